@@ -43,6 +43,7 @@ enum kvw_decision_headers {
 	KVW_DECISION_HEADERS_ON_REQUEST, /* the client sent x-kvway-explain: 1 */
 	KVW_DECISION_HEADERS_ALWAYS
 };
+enum kvw_pd_transfer { KVW_PD_TRANSFER_NIXL, KVW_PD_TRANSFER_OFF };
 enum kvw_group_sticky { KVW_GROUP_STICKY_SESSION, KVW_GROUP_STICKY_REQUEST };
 enum kvw_group_fallback { KVW_GROUP_FALLBACK_OTHERS, KVW_GROUP_FALLBACK_REFUSE };
 enum kvw_tls_version { KVW_TLS_1_2, KVW_TLS_1_3 };
@@ -72,6 +73,8 @@ enum kvw_client_certificate { KVW_CLIENT_CERTIFICATE_REQUIRED, KVW_CLIENT_CERTIF
 #define KVW_CTYPE_ENUM_proxy_protocol enum kvw_proxy_protocol
 #define KVW_CTYPE_ENUM_group_sticky enum kvw_group_sticky
 #define KVW_CTYPE_ENUM_group_fallback enum kvw_group_fallback
+#define KVW_CTYPE_ENUM_pd_transfer enum kvw_pd_transfer
+#define KVW_CTYPE_ENUM_role enum kvw_role /* kvway/route.h */
 #define KVW_CTYPE_ENUM_log_level  int /* enum kvw_log_level of base/log.h */
 
 /* One entry of `workers:`. */

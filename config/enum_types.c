@@ -31,7 +31,8 @@ _Static_assert(
 		sizeof(enum kvw_tls_version) == sizeof(int) &&
 		sizeof(enum kvw_client_certificate) == sizeof(int) &&
 		sizeof(enum kvw_proxy_protocol) == sizeof(int) &&
-		sizeof(enum kvw_group_sticky) == sizeof(int) &&
+		sizeof(enum kvw_group_sticky) == sizeof(int) && sizeof(enum kvw_role) == sizeof(int) &&
+		sizeof(enum kvw_pd_transfer) == sizeof(int) &&
 		sizeof(enum kvw_group_fallback) == sizeof(int) &&
 		sizeof(enum kvw_decision_headers) == sizeof(int),
 	"an enum's word is copied as an int");

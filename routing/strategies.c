@@ -31,6 +31,8 @@ static const struct kvw_reason_text shared_reasons[KVW_REASON_OWN] = {
 		"it costs least, and holds the prompt's beginning by its own word"},
 	[KVW_REASON_TRIAL] = {"trial", "it was ejected after bad answers and is tried again"},
 	[KVW_REASON_PINNED] = {"pinned", "the request names it"},
+	[KVW_REASON_SPLIT] = {"split",
+		"it decodes what another worker prefills, which costs least"},
 };
 
 static const char *const verdict_names[KVW_VERDICT_COUNT] = {

@@ -88,6 +88,7 @@ static void sim_stats(struct kvb_worker *worker, struct kvb_conn *conn)
 		(unsigned long long)worker->left_before, (double)worker->left_before_ns / 1e6);
 	kvb_reporter_stats(worker->reporter, &out);
 	add_tier_stats(worker, &out);
+	kvb_nixl_stats(worker, &out);
 	kvb_buf_text(&out, "}");
 	kvb_reply_json(conn, 200, &out);
 }
@@ -215,6 +216,8 @@ void kvb_admin_request(
 		sim_health(worker, conn, request);
 	else if (strcmp(name, "fail") == 0)
 		sim_fail(worker, conn, request);
+	else if (strcmp(name, "nixl") == 0)
+		kvb_nixl_read(worker, conn, request);
 	else if (strcmp(name, "echo") == 0)
 		sim_echo(worker, conn, request);
 	else if (strcmp(name, "mirror") == 0)

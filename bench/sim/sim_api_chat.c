@@ -5,6 +5,7 @@
  * of it with empty arguments, so that clients' tool loops can be tested; otherwise it is text.
  */
 #include "bench/sim/sim_api.h"
+#include "bench/sim/sim_nixl.h"
 #include "bench/sim/sim_openai.h"
 #include "bench/sim/sim_prompt.h"
 #include "bench/sim/sim_worker.h"
@@ -117,7 +118,9 @@ static void chat_plain(struct kvb_exchange *x)
 	kvb_buf_text(&x->out, ",\"prompt_logprobs\":null,");
 	add_prompt_ids(x);
 	kvb_buf_text(&x->out,
-		",\"kv_transfer_params\":null,\"ec_transfer_params\":null,\"metrics\":null}");
+		",\"kv_transfer_params\":");
+	kvb_nixl_answer(x, &x->out);
+	kvb_buf_text(&x->out, ",\"ec_transfer_params\":null,\"metrics\":null}");
 }
 
 /* One event per choice says whose message begins, before the first token of any. */

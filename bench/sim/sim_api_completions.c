@@ -5,6 +5,7 @@
  * batch, choices are numbered prompt by prompt.
  */
 #include "bench/sim/sim_api.h"
+#include "bench/sim/sim_nixl.h"
 #include "bench/sim/sim_openai.h"
 #include "bench/sim/sim_prompt.h"
 #include "bench/sim/sim_worker.h"
@@ -124,7 +125,9 @@ static void completions_plain(struct kvb_exchange *x)
 		x->worker->fingerprint);
 	kvb_add_usage_plain(x, false);
 	kvb_buf_text(&x->out,
-		",\"kv_transfer_params\":null,\"ec_transfer_params\":null,\"metrics\":null}");
+		",\"kv_transfer_params\":");
+	kvb_nixl_answer(x, &x->out);
+	kvb_buf_text(&x->out, ",\"ec_transfer_params\":null,\"metrics\":null}");
 }
 
 static void completions_token(struct kvb_exchange *x, const struct kvb_token_event *event)

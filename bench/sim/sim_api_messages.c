@@ -5,6 +5,7 @@
  * message_start, which gives the whole prompt before anything is known.
  */
 #include "bench/sim/sim_api.h"
+#include "bench/sim/sim_nixl.h"
 #include "bench/sim/sim_openai.h"
 #include "bench/sim/sim_prompt.h"
 #include "bench/sim/sim_routes.h"
@@ -82,6 +83,10 @@ static void messages_plain(struct kvb_exchange *x)
 	kvb_buf_json(&x->out, x->model, strlen(x->model));
 	kvb_buf_printf(&x->out, ",\"stop_reason\":\"%s\",", stop_reason(x));
 	add_usage(x);
+	if (kvb_nixl_answers(x)) {
+		kvb_buf_text(&x->out, ",\"kv_transfer_params\":");
+		kvb_nixl_answer(x, &x->out);
+	}
 	kvb_buf_text(&x->out, "}");
 }
 

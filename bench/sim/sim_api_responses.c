@@ -7,6 +7,7 @@
  * router finds the worker that has it. The earlier turn itself is not put before the prompt.
  */
 #include "bench/sim/sim_api.h"
+#include "bench/sim/sim_nixl.h"
 #include "bench/sim/sim_openai.h"
 #include "bench/sim/sim_prompt.h"
 #include "bench/sim/sim_worker.h"
@@ -169,8 +170,13 @@ static void add_response(struct kvb_exchange *x, bool finished)
 		kvb_buf_text(&x->out, "null");
 	kvb_buf_text(&x->out,
 		",\"user\":null,\"presence_penalty\":0.0,\"frequency_penalty\":0.0,"
-		"\"kv_transfer_params\":null,\"ec_transfer_params\":null,\"input_messages\":null,"
-		"\"output_messages\":null}");
+		"\"kv_transfer_params\":");
+	if (finished)
+		kvb_nixl_answer(x, &x->out);
+	else
+		kvb_buf_text(&x->out, "null");
+	kvb_buf_text(&x->out,
+		",\"ec_transfer_params\":null,\"input_messages\":null,\"output_messages\":null}");
 }
 
 static void responses_plain(struct kvb_exchange *x)

@@ -407,6 +407,8 @@ static uint32_t find_behind(struct kvb_engine *engine, struct kvb_seq *seq, uint
 
 	if (engine->watch->find != NULL)
 		found = engine->watch->find(engine->watch_user, seq);
+	if (found < seq->pulled)
+		found = seq->pulled;
 	if (found >= seq->total_len)
 		found = seq->total_len - 1;
 	return found > hits ? found : hits;
@@ -420,6 +422,10 @@ static void load_behind(struct kvb_engine *engine, struct kvb_seq *seq, uint32_t
 	if (tokens == hits)
 		return;
 	engine->stats.loaded_tokens += tokens - hits;
+	if (tokens <= seq->pulled) { /* its time has passed */
+		seq->pulled_len = tokens - hits;
+		return;
+	}
 	load->load_ns += (int64_t)(tokens - hits) * engine->watch->load_ns;
 	if (engine->watch->load != NULL)
 		engine->watch->load(engine->watch_user, seq, tokens);
@@ -473,11 +479,12 @@ static void admit(struct kvb_engine *engine, struct kvb_seq *seq, int64_t now_ns
 		seq->blended_len = 0;
 		for (uint32_t i = 0; i < seq->range_count; i++)
 			seq->blended_len += seq->ranges[i].to - seq->ranges[i].from;
-		seq->cached_len = seq->computed + seq->blended_len;
+		seq->cached_len = seq->computed - seq->pulled_len + seq->blended_len;
 		engine->stats.blended_tokens += seq->blended_len;
 		engine->stats.external_tokens += seq->blended_len;
 		engine->stats.prompt_tokens += seq->prompt_len;
-		engine->stats.cached_tokens += seq->cached_len;
+		engine->stats.cached_tokens += seq->cached_len + seq->pulled_len;
+		engine->stats.external_tokens += seq->pulled_len;
 		for (size_t i = 0; i < KVB_SEQ_TIERS; i++) {
 			seq->first_loaded[i] = seq->loaded[i];
 			engine->stats.external_tokens += seq->loaded[i];

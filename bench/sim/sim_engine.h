@@ -66,6 +66,8 @@ struct kvb_seq {
 	uint32_t max_new;     /* generates so many, at least 1 */
 	uint32_t cached_len;  /* prompt tokens found in the cache, loaded or in ranges; valid once admitted */
 	uint32_t blended_len; /* of these, in ranges */
+	uint32_t pulled; /* the owner's: first tokens whose KV came from another engine; 0: none */
+	uint32_t pulled_len; /* of those, that the cache did not have; not in cached_len */
 	uint32_t preemptions; /* of this sequence */
 	bool admitted;        /* has run at least once */
 	int64_t submit_ns;    /* simulated; set by submit */

@@ -166,7 +166,7 @@ static void add_counters(
 	add_one(worker, out, "vllm:prefix_cache_hits_total", "counter",
 		"Prefix cache hits, in terms of number of cached tokens.",
 		(double)(stats->cached_tokens - stats->external_tokens));
-	if (worker->store != NULL || worker->options->fragments.on) {
+	if (worker->store != NULL || worker->options->fragments.on || worker->options->nixl.on) {
 		add_one(worker, out, "vllm:external_prefix_cache_queries_total", "counter",
 			"External prefix cache queries from KV connector cross-instance cache "
 			"sharing, in terms of number of queried tokens.",

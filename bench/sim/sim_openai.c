@@ -13,6 +13,7 @@
 
 #include "base/clock.h"
 #include "bench/sim/sim_due.h"
+#include "bench/sim/sim_nixl.h"
 #include "bench/sim/sim_openai.h"
 #include "bench/sim/sim_read.h"
 #include "bench/sim/sim_worker.h"
@@ -36,6 +37,7 @@ static void exchange_destroy(struct kvb_exchange *x)
 		TAILQ_REMOVE(&x->worker->exchanges, x, entry);
 		x->worker->load--;
 	}
+	kvb_nixl_drop(x);
 	json_decref(x->body);
 	kvb_buf_free(&x->out);
 	free(x->prompts);
@@ -267,7 +269,9 @@ void kvb_openai_request(struct kvb_worker *worker, struct kvb_conn *conn,
 	has_due = x->has_due;
 	/* Time stands still for tiers: an engine that is behind the clock has not come to now yet. */
 	waits = has_due || worker->store != NULL;
-	if (waits)
+	if (kvb_nixl_pull(x))
+		has_due = true;
+	else if (waits)
 		kvb_worker_expect(worker, x);
 	else
 		kvb_exchange_submit(x);
@@ -401,7 +405,7 @@ static void finish_stream(struct kvb_exchange *x)
 }
 
 /* The engine gives up: what a failed load of KV does in vLLM. */
-static void give_up(struct kvb_exchange *x)
+void kvb_exchange_give_up(struct kvb_exchange *x)
 {
 	struct kvb_conn *conn = x->conn;
 	struct kvb_error error;
@@ -436,7 +440,7 @@ void kvb_openai_token(void *user, struct kvb_seq *seq, uint32_t token, bool last
 	(void)user;
 	count_token(choice, last);
 	if (must_give_up(x)) {
-		give_up(x);
+		kvb_exchange_give_up(x);
 		return;
 	}
 	if (last) {

@@ -21,6 +21,7 @@
 
 struct kvb_worker;
 struct kvb_exchange;
+struct kvb_nixl_pull; /* sim_nixl.c */
 
 /* One answer of a request: one sequence. */
 struct kvb_choice {
@@ -61,6 +62,7 @@ struct kvb_exchange {
 	uint32_t choice_count, done_count;
 	uint32_t events;   /* tokens sent in a stream */
 	uint32_t sequence; /* for APIs that number their events */
+	struct kvb_nixl_pull *pull; /* under way; NULL: none */
 	struct event *silence; /* owned; NULL: no comments */
 	struct kvb_buf out;
 };
@@ -104,6 +106,8 @@ bool kvb_openai_model(const struct kvb_worker *worker, const json_t *body, const
 void kvb_openai_token(void *user, struct kvb_seq *seq, uint32_t token, bool last);
 /* Puts the exchange's sequences into the engine as of x->arrival_ns. */
 void kvb_exchange_submit(struct kvb_exchange *x);
+/* Ends the exchange as an engine that fails under it does. */
+void kvb_exchange_give_up(struct kvb_exchange *x);
 /* The exchange's connection has ended: its sequences leave the engine at once. */
 void kvb_openai_gone(struct kvb_exchange *x);
 

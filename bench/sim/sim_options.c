@@ -130,6 +130,11 @@ static const char help_text[] =
 	"  Loading takes what --link gpu and nvme say for --kv-bytes-per-token. A request with\n"
 	"  \"kv_transfer_params\": {\"kvtier.fragments\": false} takes none.\n"
 	"\n"
+	"Prefill and decode on different workers, as vLLM's NixlConnector does it by pull\n"
+	"  --nixl LIST                   take part, in either role; not with tiers. bandwidth=BYTES a second\n"
+	"                                (10e9), latency=S before the first (0.005), lease=S for which KV is\n"
+	"                                held (30): a later pull gets a wrong answer, as from freed blocks\n"
+	"\n"
 	"LMCache: report the tiers to a controller; without tiers above, a simulated CPU tier\n"
 	"  --lmcache-controller pull=HOST:PORT,reply=HOST:PORT\n"
 	"  --lmcache-version V           0.5 (default), 0.4 or 0.3\n"
@@ -168,6 +173,7 @@ static const char help_text[] =
 	"  GET /sim/health?status=503    what /health answers from now on\n"
 	"  GET /sim/fail?spec=S&count=N  the next N POSTs have the faults S (all of them without "
 	"count)\n"
+	"  GET /sim/nixl                 what another worker asks that pulls from this one\n"
 	"  GET /sim/restart              as after a restart: new start time, empty cache, counters "
 	"at 0\n"
 	"  ANY /sim/echo                 the request as it was received, as JSON\n"
@@ -229,6 +235,7 @@ enum {
 	OPT_FRAG_DISK,
 	OPT_FRAG_ROTATE,
 	OPT_FRAG_LAYERS,
+	OPT_NIXL,
 	OPT_L1,
 	OPT_NVME,
 	OPT_L2,
@@ -297,6 +304,7 @@ static const struct option long_options[] = {
 	{"fragments-disk", required_argument, NULL, OPT_FRAG_DISK},
 	{"fragments-rotate", required_argument, NULL, OPT_FRAG_ROTATE},
 	{"fragments-layers", required_argument, NULL, OPT_FRAG_LAYERS},
+	{"nixl", required_argument, NULL, OPT_NIXL},
 	{"l1", required_argument, NULL, OPT_L1},
 	{"nvme", required_argument, NULL, OPT_NVME},
 	{"l2", required_argument, NULL, OPT_L2},
@@ -660,6 +668,8 @@ static bool parse_answers(int option, const char *text, struct kvb_options *o)
 		o->scale_out = true;
 		return true;
 	default:
+		if (option == OPT_NIXL)
+			return kvb_nixl_parse(text, &o->nixl);
 		if (option >= OPT_L1 && option <= OPT_LINK)
 			return parse_tier(option, text, &o->tier);
 		if (option >= OPT_FRAGMENTS && option <= OPT_FRAG_LAYERS)
@@ -705,6 +715,10 @@ static bool complete(struct kvb_options *o)
 		o->max_model_len = (uint32_t)usable;
 	if (o->threads > o->workers)
 		o->threads = o->workers;
+	if (o->nixl.on && o->tier.on) {
+		fprintf(stderr, "kvsim: --nixl and tiers exclude each other\n");
+		return false;
+	}
 	complete_fragments(o);
 	return kvb_lmcache_complete(&o->lmcache) && kvb_tier_complete(o);
 }
@@ -726,6 +740,7 @@ enum kvb_options_result kvb_options_parse(int argc, char **argv, struct kvb_opti
 		.keepalive_s = 5,
 		.prompt_tokens_details = true,
 		.max_body = (size_t)1 << 30,
+		.nixl = {.bandwidth = 10e9, .latency_s = 0.005, .lease_s = 30},
 		.events = {.endpoint = "tcp://*:5557",
 			.buffer_steps = 10000,
 			.max_queue_size = 100000,

@@ -54,6 +54,7 @@ struct kvb_options {
 	struct kvb_lmcache_options lmcache;
 	struct kvb_tier_options tier;
 	struct kvb_fragments_options fragments;
+	struct kvb_nixl_options nixl;
 };
 
 enum kvb_options_result { KVB_OPTIONS_RUN, KVB_OPTIONS_DONE, KVB_OPTIONS_WRONG };

@@ -2,6 +2,7 @@
  * sim_options_kv.c - what the command line says about KV events and LMCache.
  */
 #include <jansson.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -153,4 +154,37 @@ bool kvb_lmcache_complete(struct kvb_lmcache_options *o)
 		o->version == KVB_LMCACHE_03 ? KVW_LMCACHE_EXTRA_NONE : KVW_LMCACHE_EXTRA_EMPTY;
 	fault = kvw_lmcache_recipe_fault(&o->recipe);
 	return fault == NULL || complain("--lmcache-hash", fault);
+}
+
+bool kvb_nixl_parse(const char *text, struct kvb_nixl_options *o)
+{
+	static const struct {
+		const char *name;
+		size_t member;
+	} parts[] = {
+		{"bandwidth=", offsetof(struct kvb_nixl_options, bandwidth)},
+		{"latency=", offsetof(struct kvb_nixl_options, latency_s)},
+		{"lease=", offsetof(struct kvb_nixl_options, lease_s)},
+	};
+	const char *at = text;
+
+	o->on = true;
+	while (strcmp(text, "on") != 0 && *at != '\0') {
+		size_t i = 0;
+		char *end;
+		double value;
+
+		while (i < 3 && strncmp(at, parts[i].name, strlen(parts[i].name)) != 0)
+			i++;
+		value = i < 3 ? strtod(at + strlen(parts[i].name), &end) : -1;
+		if (!(value >= 0 && value <= 1e15) || (*end != ',' && *end != '\0')) {
+			fprintf(stderr, "kvsim: --nixl: found \"%s\", expected on, or some of "
+					"bandwidth=BYTES,latency=SECONDS,lease=SECONDS\n",
+				text);
+			return false;
+		}
+		memcpy((char *)o + parts[i].member, &value, sizeof(value));
+		at = end + (*end == ',');
+	}
+	return true;
 }

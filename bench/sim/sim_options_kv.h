@@ -23,6 +23,14 @@ struct kvb_events_options {
 	bool old_replay; /* before 0.25: no topic in replies */
 };
 
+/* Transfers of KV between workers. */
+struct kvb_nixl_options {
+	bool on;
+	double bandwidth; /* bytes a second */
+	double lease_s;   /* simulated */
+	double latency_s; /* before the first byte, simulated */
+};
+
 enum kvb_lmcache_version { KVB_LMCACHE_03, KVB_LMCACHE_04, KVB_LMCACHE_05 };
 
 struct kvb_lmcache_options {
@@ -41,6 +49,7 @@ struct kvb_lmcache_options {
 };
 
 /* Each complains on standard error and returns false if the text is wrong. */
+bool kvb_nixl_parse(const char *text, struct kvb_nixl_options *options);
 bool kvb_events_parse(const char *json, struct kvb_events_options *options);
 bool kvb_lmcache_parse_controller(const char *text, struct kvb_lmcache_options *options);
 bool kvb_lmcache_parse_version(const char *text, struct kvb_lmcache_options *options);

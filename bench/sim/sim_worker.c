@@ -337,6 +337,7 @@ static void start_over(struct kvb_worker *worker)
 	worker->sleeping = worker->paused = false;
 	worker->fail_left = 0;
 	kvb_fail_init(&worker->fail);
+	kvb_nixl_restart(worker);
 	kvb_metrics_init(&worker->metrics, worker->options->max_model_len);
 }
 
@@ -467,6 +468,7 @@ void kvb_worker_destroy(struct kvb_worker *worker)
 	forget_responses(worker);
 	if (worker->ev_timer != NULL)
 		event_free(worker->ev_timer);
+	kvb_nixl_finish(worker);
 	free(worker->times);
 	free(worker);
 }

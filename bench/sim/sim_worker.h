@@ -16,6 +16,7 @@
 #include "bench/sim/sim_fail.h"
 #include "bench/sim/sim_http.h"
 #include "bench/sim/sim_metrics.h"
+#include "bench/sim/sim_nixl.h"
 #include "bench/sim/sim_options.h"
 
 struct event;
@@ -50,6 +51,7 @@ struct kvb_worker {
 	struct kvb_engine *engine;
 	struct kvb_reporter *reporter; /* of its caches; NULL: nothing */
 	struct kvb_store *store;       /* the tiers below the device; NULL: none */
+	struct kvb_nixl nixl;          /* transfers of KV to other workers */
 	struct kvb_fixed *fixed;       /* NULL unless --fixed-response or --fixed-stream */
 
 	struct kvb_sim_clock clock;

@@ -272,6 +272,17 @@ ROUTER = [
         panel("Bad answers by worker", "reqps", (total("kvway_worker_bad_answers_total", WORKER, by="worker"), BY_WORKER)),
         panel("Clients gone", "reqps", (total("kvway_client_gone_total"), "gone"), (total("kvway_internal_errors_total"), "bugs of kvway")),
     ]),
+    ("Prefill and decode on different workers", wanting("workers with a role", [
+        panel("Plans", "reqps", (total("kvway_pd_plans_total", by="plan"), "{{plan}}"),
+            text="split, or why not: here is one worker alone, which costs less."),
+        panel("Prefills", "reqps", (total("kvway_pd_prefills_total", by="result"), "{{result}}")),
+        panel("Decodes", "reqps", (total("kvway_pd_decodes_total", by="result"), "{{result}}"),
+            text="transferred is what should be; all others were served whole or prefilled again."),
+        panel("Prefill", "s", *quantiles("kvway_pd_prefill_seconds")),
+        panel("Hand-over, by kvway alone", "s", *quantiles("kvway_pd_handover_seconds")),
+        panel("Transfer", "s", *quantiles("kvway_pd_transfer_seconds"), text="Streams: up to the decoder's first token."),
+        panel("Workers by role", "none", (now("kvway_workers_by_role", by="role"), "{{role}}")),
+    ])),
     ("Health", [
         panel("Workers by state", "none", (now("kvway_workers", by="state"), "{{state}}")),
         panel("Workers that cannot be chosen", "none", (f"1 - {worst('kvway_worker_usable', WORKER, by='worker')}", BY_WORKER), top=1),

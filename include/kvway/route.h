@@ -23,6 +23,13 @@
 /* Where a predicted hit lies. Loading from a lower tier costs time; DEVICE is free. */
 enum kvw_tier { KVW_TIER_DEVICE, KVW_TIER_HOST, KVW_TIER_DISK, KVW_TIER_REMOTE, KVW_TIER_COUNT };
 
+/* A worker's part in prompts that one worker prefills and another decodes. */
+enum kvw_role {
+	KVW_ROLE_BOTH,    /* whole requests, and either part */
+	KVW_ROLE_PREFILL, /* prefills for others; whole requests only where no other can */
+	KVW_ROLE_DECODE,  /* whole requests, and decodes what another has prefilled */
+};
+
 #define KVW_STRATEGIES_MOST 16 /* in routing/strategies.def */
 #define KVW_OWN_REASONS      8 /* most own reasons of one strategy */
 #define KVW_OWN_KEYS_MOST   64 /* most own settings of all strategies together */
@@ -41,6 +48,7 @@ enum kvw_reason {
 	/* The worker was ejected after bad answers and its pause is over: one request tries it. */
 	KVW_REASON_TRIAL,
 	KVW_REASON_PINNED,     /* the request names it: x-kvway-pin */
+	KVW_REASON_SPLIT, /* it decodes, which costs least with another worker that prefills */
 	KVW_REASON_OWN,        /* the first of strategies' own `reasons`: KVW_OWN_REASON */
 	KVW_REASON_COUNT = KVW_REASON_OWN + KVW_STRATEGIES_MOST * KVW_OWN_REASONS
 };
@@ -62,7 +70,9 @@ struct kvw_candidate {
 	uint32_t block_size;      /* tokens per engine block; 0: unknown, assume 16 */
 	/* Share of an even part of the load that the worker may have; < 1: slow start or weight. */
 	float share;
-	bool usable;  /* healthy, not draining, serves the model */
+	bool usable;  /* healthy, not draining, serves the model; may have the whole request */
+	bool prefills; /* may prefill the prompt for another worker; set where roles differ */
+	uint8_t role;  /* enum kvw_role */
 	bool blends;  /* reuses texts that are no prefix, by its metrics or configuration */
 };
 

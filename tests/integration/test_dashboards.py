@@ -285,8 +285,8 @@ ABSENT = {
     "kvtier:": "no vLLM with kvtier runs here",
     "kvway_worker_cache_coverage": "the strategy is prefixaware",
 }
-# Histograms in which nothing was counted: no request waits, no tier is shared. Their quantiles are no number.
-EMPTY = ("kvway_wait_seconds", "kvtier_probe_seconds")
+# Histograms in which nothing was counted: no request waits, no tier is shared, no worker has a role. Their quantiles are no number.
+EMPTY = ("kvway_wait_seconds", "kvtier_probe_seconds", "kvway_pd_prefill_seconds", "kvway_pd_handover_seconds", "kvway_pd_transfer_seconds")
 # Alerts that a slow or full machine may raise.
 MACHINE = {"KvwayDiskFull", "KvwayFirstTokenSlow", "KvtierStoresDropped", "KvtierGetTimeouts", "KvtierNoRoom"}
 

@@ -49,6 +49,11 @@ struct kvw_request_record {
 	struct kvw_slice worker_url;     /* len 0: none was chosen */
 	uint32_t worker_id;              /* UINT32_MAX: none was chosen */
 	enum kvw_reason reason;          /* if a worker was chosen */
+	/* The worker that has prefilled the prompt for it; len 0: none has. Tokens by its
+	 * answer; 0: not known. */
+	struct kvw_slice prefiller_url;
+	int64_t prefill_ns;
+	uint32_t prefill_prompt, prefill_cached;
 	uint32_t attempts;               /* workers tried */
 	uint32_t stale_retries;          /* stale keep-alive connections met */
 	uint64_t request_bytes, response_bytes; /* bodies */

@@ -28,7 +28,7 @@ struct kvw_timer {
 
 TAILQ_HEAD(kvw_timer_list, kvw_timer);
 
-#define KVW_TIMER_KINDS 17
+#define KVW_TIMER_KINDS 19
 
 struct kvw_timers {
 	struct kvw_timer_list lists[KVW_TIMER_KINDS];

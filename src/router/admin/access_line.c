@@ -29,14 +29,14 @@ enum {
 	ROOM_MODEL = 512,
 	ROOM_WORKER = 384,
 	ROOM_GROUP = 80,
-	/* Keys and numbers: 29 fields of at most 28 + 20 bytes, one of 29 + 20,
+	/* Keys and numbers: 32 fields of at most 28 + 20 bytes, one of 29 + 20,
 	 * three that end in words. */
-	ROOM_REST = 1540,
+	ROOM_REST = 1700,
 };
 
 static_assert(ROOM_REQUEST_ID + ROOM_CLIENT + ROOM_KEY + ROOM_TENANT + ROOM_CERTIFICATE +
-			      ROOM_METHOD + ROOM_TARGET + ROOM_MODEL + ROOM_WORKER + ROOM_GROUP +
-			      ROOM_REST <=
+			      ROOM_METHOD + ROOM_TARGET + ROOM_MODEL + 2 * ROOM_WORKER +
+			      ROOM_GROUP + ROOM_REST <=
 		      KVW_ACCESS_LINE_MAX,
 	"a line has room for all its fields");
 
@@ -109,6 +109,16 @@ static char *put_forwarded(char *at, const struct kvw_request_record *r)
 	at = put_name(at, kvw_reason_name(r->reason));
 	at = PUT(at, "\",\"added_us\":");
 	at = put_u64(at, r->added_ns < 0 ? 0 : (uint64_t)r->added_ns / 1000);
+	if (r->prefiller_url.len > 0) {
+		at = PUT(at, ",\"prefiller\":\"");
+		at = put_string(at, ROOM_WORKER, r->prefiller_url);
+		at = PUT(at, ",\"prefill_ms\":");
+		at = put_ms(at, r->prefill_ns);
+		at = PUT(at, ",\"prefill_prompt_tokens\":");
+		at = put_u64(at, r->prefill_prompt);
+		at = PUT(at, ",\"prefill_cached_tokens\":");
+		at = put_u64(at, r->prefill_cached);
+	}
 	if (r->group.len > 0) {
 		at = PUT(at, ",\"group\":\"");
 		at = put_string(at, ROOM_GROUP, r->group);

@@ -7,7 +7,7 @@
 #include "base/record.h"
 
 /* Longest line, its newline included. Long names, targets and ids are cut to fit. */
-#define KVW_ACCESS_LINE_MAX 4800
+#define KVW_ACCESS_LINE_MAX 5400
 
 /* The text of a second, kept by the formatting thread: most lines reuse it. Zeroed: none. */
 struct kvw_access_clock {

@@ -289,3 +289,17 @@ void kvw_collect_workers(struct kvw_collect *collect)
 	kvw_sample_named(&collect->out, "state", "leaving",
 		atomic_load_explicit(&fleet->leaving, memory_order_relaxed));
 }
+
+void kvw_collect_workers_by_role(struct kvw_collect *collect)
+{
+	uint64_t counts[3] = {0};
+
+	for (size_t i = 0; i < collect->metrics->fleet->count; i++) {
+		const struct kvw_worker *worker = kvw_metrics_worker(collect->metrics, i);
+
+		if (worker != NULL)
+			counts[worker->config.role]++;
+	}
+	for (enum kvw_role role = KVW_ROLE_BOTH; role <= KVW_ROLE_DECODE; role++)
+		kvw_sample_named(&collect->out, "role", kvw_role_name(role), counts[role]);
+}

@@ -91,6 +91,8 @@ static double worker_value(
 	case KVW_OF_EJECTIONS:
 		return (double)atomic_load_explicit(
 			&worker->ejection.ejections, memory_order_relaxed);
+	case KVW_OF_RECOMPUTED:
+		return (double)atomic_load_explicit(&worker->recomputed, memory_order_relaxed);
 	case KVW_OF_PROBES_FAILED:
 		return (double)atomic_load_explicit(&worker->probes_failed, memory_order_relaxed);
 	case KVW_OF_GENERATION:

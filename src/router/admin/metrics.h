@@ -118,6 +118,47 @@ struct kvw_fidelity_lengths {
 	uint64_t client, copy;
 };
 
+/* Whether a request is split. Label `plan` of kvway_pd_plans_total. */
+enum kvw_pd_plan {
+	KVW_PD_PLAN_SPLIT,
+	KVW_PD_PLAN_HERE,           /* one worker alone costs less */
+	KVW_PD_PLAN_WHOLE,          /* it cannot be split */
+	KVW_PD_PLAN_DECODER_ALONE,  /* no worker can prefill for another */
+	KVW_PD_PLAN_PREFILLER_ALONE, /* no worker can decode, and one of role prefill serves it */
+	KVW_PD_PLANS
+};
+#define KVW_PD_PLAN_NAMES {"split", "here", "whole", "decoder_alone", "prefiller_alone"}
+
+/* How a prefill for another worker ended. Label `result` of kvway_pd_prefills_total. The first two
+ * leave a connection that can be kept. */
+enum kvw_pd_leg {
+	KVW_PD_LEG_OK,
+	KVW_PD_LEG_NO_PARAMS, /* its answer has no usable kv_transfer_params */
+	KVW_PD_LEG_ERROR,     /* another status than 200 */
+	KVW_PD_LEG_LOST,      /* the connection, or it could not be made */
+	KVW_PD_LEG_TIMEOUT,
+	KVW_PD_LEG_FULL,
+	KVW_PD_LEG_CANCELLED, /* the client left */
+	KVW_PD_LEGS
+};
+#define KVW_PD_LEG_NAMES {"ok", "no_params", "error", "lost", "timeout", "full", "cancelled"}
+
+/* The end of a prefilled prompt. Label `result` of kvway_pd_decodes_total. */
+enum kvw_pd_decode {
+	KVW_PD_DECODE_TRANSFERRED, /* the decoder gave its first token */
+	KVW_PD_DECODE_FALLBACK,    /* the prefill failed: the decoder served it whole */
+	KVW_PD_DECODE_FAILED,      /* likewise, and pd.fallback is off */
+	KVW_PD_DECODE_QUARANTINED, /* whole: the prefiller is another engine, not proven yet */
+	KVW_PD_DECODE_REFUSED,     /* whole: the decoder answered an error */
+	KVW_PD_DECODE_EXPIRED,     /* no token within half of the lease: the decoder was left */
+	KVW_PD_DECODE_REPEATED,    /* the decoder failed: prefilled again, or served whole */
+	KVW_PD_DECODE_LEFT,        /* the client left */
+	KVW_PD_DECODES
+};
+#define KVW_PD_DECODE_NAMES                                                                        \
+	{"transferred", "fallback", "failed", "quarantined", "refused", "expired", "repeated",     \
+		"left"}
+
 struct kvw_account;
 struct kvw_metrics;
 struct kvw_metrics_shard;
@@ -193,6 +234,17 @@ void kvw_metrics_oldest(struct kvw_metrics_shard *shard, int64_t came_ns);
 /* At kvway, for a worker. */
 void kvw_metrics_waited(struct kvw_metrics_shard *shard, int64_t wait_ns);
 void kvw_metrics_token_wait(struct kvw_metrics_shard *shard, int64_t wait_ns); /* for them */
+/* --- prefill and decode on different workers --- */
+void kvw_metrics_pd_plan(struct kvw_metrics_shard *shard, enum kvw_pd_plan plan);
+/* Tokens: 0 where they are not known. */
+void kvw_metrics_pd_leg(struct kvw_metrics_shard *shard, enum kvw_pd_leg leg, int64_t took_ns,
+	uint32_t prompt_tokens, uint32_t cached_tokens);
+void kvw_metrics_pd_decode(struct kvw_metrics_shard *shard, enum kvw_pd_decode decode);
+/* From the prefiller's last byte to the first one to the decoder. */
+void kvw_metrics_pd_handover(struct kvw_metrics_shard *shard, int64_t took_ns);
+/* From there to the first token. */
+void kvw_metrics_pd_transfer(struct kvw_metrics_shard *shard, int64_t took_ns);
+
 /* +1 where a request on this worker has its first token, -1 where that request ends. */
 void kvw_metrics_decoding(struct kvw_metrics_shard *shard, uint32_t worker_id, int delta);
 /* The worker has left, and its slot may have another one: its counters are 0 again.

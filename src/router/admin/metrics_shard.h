@@ -164,6 +164,13 @@ void kvw_group_cell_destroy(struct kvw_group_cell *cell); /* NULL is allowed */
 void kvw_metrics_group_record(
 	struct kvw_metrics_shard *shard, const struct kvw_request_record *record, bool failed);
 
+/* Prefill and decode on different workers. */
+struct kvw_pd_cell {
+	_Atomic uint64_t plans[KVW_PD_PLANS], legs[KVW_PD_LEGS], decodes[KVW_PD_DECODES];
+	_Atomic uint64_t prompt_tokens, cached_tokens;
+	struct kvw_histogram prefill, handover, transfer;
+};
+
 struct kvw_metrics_shard {
 	_Alignas(64) const struct kvw_metric_bounds *bounds;
 	struct kvw_metric_classes *classes; /* of all shards */
@@ -179,6 +186,7 @@ struct kvw_metrics_shard {
 	_Atomic uint64_t refused[KVW_CLASS_NAMES + 1][KVW_REFUSALS];
 	_Atomic int64_t oldest_ns; /* when the oldest came that waits for a worker; 0: none waits */
 	struct kvw_histogram gap, token_wait, wait;
+	struct kvw_pd_cell pd;
 	struct kvw_route_histograms routes[KVW_API_COUNT];
 	struct kvw_group_cell *_Atomic group_cells[KVW_GROUP_NAMES + 1]; /* NULL: not used yet */
 	struct kvw_worker_tally *workers;                 /* [worker_slots] */

@@ -187,7 +187,8 @@ static bool asked(
 	const struct kvw_fleet *fleet, const struct kvw_trace_story *story, const char *worker)
 {
 	for (size_t i = 0; i < story->note_count; i++) {
-		const char *url = story->notes[i].kind == KVW_TRACE_ATTEMPT
+		const char *url = story->notes[i].kind == KVW_TRACE_ATTEMPT ||
+						  story->notes[i].kind == KVW_TRACE_LEG
 					  ? kvw_trace_worker_url(fleet, story->notes[i].more)
 					  : NULL;
 		const char *host = url == NULL ? NULL : strstr(url, "://");

@@ -75,7 +75,8 @@ static void put_attempt(
 		put_name(out, "worker", url);
 	else
 		kvw_page_string(out, ",\"worker\":null");
-	put_name(out, "reason", kvw_reason_name((enum kvw_reason)note->code));
+	if (note->kind == KVW_TRACE_ATTEMPT)
+		put_name(out, "reason", kvw_reason_name((enum kvw_reason)note->code));
 	put_number(out, "predicted_cached_tokens", note->number);
 }
 
@@ -109,12 +110,14 @@ static void put_note(struct kvw_page *out, const struct kvw_trace *trace,
 	put_name(out, "what", kvw_trace_kind_name(kind));
 	if (text.len > 0)
 		put_text(out, text_key(kind), text);
-	if (kind == KVW_TRACE_ATTEMPT)
+	if (kind == KVW_TRACE_ATTEMPT || kind == KVW_TRACE_LEG)
 		put_attempt(out, fleet, note);
 	else if (name != NULL)
 		put_name(out, code_key(kind), name);
 	if (kind == KVW_TRACE_ANSWER)
 		put_number(out, "status", note->number);
+	else if (kind == KVW_TRACE_PREFILLED && note->number > 0)
+		put_number(out, "prompt_tokens", note->number);
 	else if (kind == KVW_TRACE_WAIT && note->number > 0)
 		put_number(out, "at_most_ms", note->number);
 	kvw_page_string(out, "}");

@@ -87,7 +87,8 @@ static void put_settings(json_t *object, const struct kvw_worker *worker)
 		const struct kvw_key *key = &kvw_worker_keys[i];
 		char text[KVW_KEY_PRINT];
 
-		if (key->type->owned || key->type->item != NULL || key->type->secret)
+		if (key->type->owned || key->type->item != NULL || key->type->secret ||
+			key->type->words != NULL)
 			continue;
 		kvw_key_print(key, &worker->config, text);
 		json_object_set_new(object, key->path, json_real(strtod(text, NULL)));
@@ -111,6 +112,7 @@ static void put_worker(json_t *object, struct kvw_worker *worker, const struct k
 		json_real((double)kvw_load_queue_ns(&worker->load, now_ns) / 1e9));
 	put_hits(object, metrics, worker);
 	put_settings(object, worker);
+	json_object_set_new(object, "role", json_string(kvw_role_name(worker->config.role)));
 	json_object_set_new(object, "group", text_json(kvw_slice_of(worker->config.group)));
 	json_object_set_new(object, "identity", text_json(kvw_slice_of(worker->config.identity)));
 	json_object_set_new(object, "addresses", addresses_json(worker));

@@ -185,6 +185,7 @@ static size_t fill_candidates(const struct kvw_fleet *fleet, const struct kvw_mo
 			.block_size =
 				atomic_load_explicit(&worker->block_size, memory_order_relaxed),
 			.share = atomic_load_explicit(&worker->weight, memory_order_relaxed),
+			.role = (uint8_t)worker->config.role,
 			.blends = atomic_load_explicit(&worker->blends, memory_order_relaxed),
 			.usable = kvw_worker_is_up(worker) && !kvw_worker_is_barred(worker) &&
 				  kvw_stall_state(&worker->stall) == KVW_STALL_NONE,

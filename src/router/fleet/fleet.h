@@ -85,6 +85,7 @@ struct kvw_fleet {
 	struct kvw_worker *workers[KVW_MAX_WORKERS];
 	_Atomic size_t count;            /* slots that have been used; only grows */
 	_Atomic size_t live;             /* workers that are LIVE */
+	_Atomic uint32_t roles;          /* LIVE workers of a role other than both */
 	_Atomic uint32_t leaving;        /* workers that are GONE and not FREE yet */
 	size_t loops;
 	const struct kvw_fleet_view *_Atomic view;

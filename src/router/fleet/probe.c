@@ -79,6 +79,9 @@ struct target {
 	bool unproven;          /* its start time is known only from a former kvway */
 	struct kvw_room room;   /* its KV memory, learned from metrics */
 	double draft_tokens, draft_accepted; /* last read counters; -1: not yet */
+	/* The last pages' external_hits, the newest first, and transfers when they came. */
+	double external_hits[3];
+	uint64_t transfers[3];
 	struct kvw_foreign foreign; /* foreign requests, from its metrics */
 	int64_t foreign_ns;     /* time of that; 0: there are none */
 	bool asleep;            /* by its metrics; sleeping lost its cache */
@@ -294,6 +297,29 @@ static void take_growth(double now, double *before, _Atomic uint64_t *sum)
 	*before = now >= 0 ? now : *before;
 }
 
+/* A decoder that understands no parameters of a transfer, or cannot pull, computes the prompt
+ * without a word. Then transfers that were noted between two pages have left no external hit,
+ * neither before, since a page may come ahead of the note, nor after. */
+static void take_external(struct target *target, double now)
+{
+	struct kvw_worker *worker = target->worker;
+	uint64_t noted = target->transfers[0] - target->transfers[1];
+
+	if (now >= 0 && now == target->external_hits[2] && noted > 0) {
+		if (atomic_fetch_add(&worker->recomputed, noted) == 0)
+			kvw_warn("probe",
+				"worker computes prompts that another worker has prefilled for it: "
+				"does its KV connector work? url=%s",
+				worker->url);
+	}
+	for (size_t i = 2; i > 0; i--) {
+		target->external_hits[i] = target->external_hits[i - 1];
+		target->transfers[i] = target->transfers[i - 1];
+	}
+	target->external_hits[0] = now;
+	target->transfers[0] = atomic_load_explicit(&worker->transfers, memory_order_relaxed);
+}
+
 static void take_metrics(struct target *target, const struct ask *ask)
 {
 	struct kvw_scrape scrape;
@@ -338,6 +364,7 @@ static void take_metrics(struct target *target, const struct ask *ask)
 	if (scrape.capacity_known)
 		kvw_fleet_set_capacity(target->worker, scrape.capacity_tokens, scrape.block_size);
 	kvw_fleet_set_blends(target->worker, scrape.blends);
+	take_external(target, scrape.external_hits);
 	take_growth(scrape.draft_tokens, &target->draft_tokens, &target->worker->draft_tokens);
 	take_growth(
 		scrape.draft_accepted, &target->draft_accepted, &target->worker->draft_accepted);
@@ -652,6 +679,8 @@ enum kvw_err kvw_prober_add(struct kvw_prober *prober, struct kvw_worker *worker
 	target->worker = worker;
 	target->unproven = atomic_load(&worker->started_s) != 0;
 	target->draft_tokens = target->draft_accepted = -1;
+	for (size_t i = 0; i < 3; i++)
+		target->external_hits[i] = -1;
 	for (int kind = 0; kind < ASK_COUNT; kind++) {
 		struct ask *ask = &target->asks[kind];
 

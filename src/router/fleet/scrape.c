@@ -49,6 +49,7 @@ struct reading {
 	bool overflow; /* more engines than that */
 	struct sum usage, usage_old, progress, running, waiting;
 	struct sum prompts, prompt_tokens, first_tokens, queries, hits, blends, drafts, accepted;
+	struct sum external;
 };
 
 static void skip_blanks(struct cursor *c)
@@ -271,6 +272,8 @@ static void read_line(struct cursor line, struct reading *reading)
 		read_sample(&line, MAX_COUNTER, &reading->queries);
 	else if (kvw_slice_equal(name, KVW_SLICE("vllm:prefix_cache_hits_total")))
 		read_sample(&line, MAX_COUNTER, &reading->hits);
+	else if (kvw_slice_equal(name, KVW_SLICE("vllm:external_prefix_cache_hits_total")))
+		read_sample(&line, MAX_COUNTER, &reading->external);
 	else if (kvw_slice_equal(name, KVW_SLICE("vllm:spec_decode_num_draft_tokens_total")))
 		read_sample(&line, MAX_COUNTER, &reading->drafts);
 	else if (kvw_slice_equal(name, KVW_SLICE("vllm:spec_decode_num_accepted_tokens_total")))
@@ -333,7 +336,8 @@ void kvw_scrape_metrics(const char *text, size_t len, struct kvw_scrape *out)
 	reading.usage = reading.usage_old = reading.progress = reading.running =
 		reading.waiting = reading.prompts = reading.prompt_tokens =
 			reading.first_tokens = reading.queries = reading.hits = reading.blends =
-				reading.drafts = reading.accepted = (struct sum){0};
+				reading.drafts = reading.accepted = reading.external =
+					(struct sum){0};
 	while (at < end) {
 		const char *stop = memchr(at, '\n', (size_t)(end - at));
 
@@ -358,6 +362,7 @@ void kvw_scrape_metrics(const char *text, size_t len, struct kvw_scrape *out)
 	reading.result.first_tokens = total_of(&reading.first_tokens);
 	reading.result.cache_queries = total_of(&reading.queries);
 	reading.result.cache_hits = total_of(&reading.hits);
+	reading.result.external_hits = total_of(&reading.external);
 	reading.result.draft_tokens = total_of(&reading.drafts);
 	reading.result.draft_accepted = total_of(&reading.accepted);
 	reading.result.blends = reading.blends.total > 0;

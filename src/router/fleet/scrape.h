@@ -43,6 +43,7 @@ struct kvw_scrape {
 	double draft_tokens, draft_accepted;
 	/* Tokens, vllm:prefix_cache_queries_total and _hits_total. */
 	double cache_queries, cache_hits;
+	double external_hits; /* tokens, vllm:external_prefix_cache_hits_total; -1: unknown */
 	bool blends;        /* kvtier:fragments_enabled: it reuses texts that are no prefix */
 	bool asleep;        /* vllm:engine_sleep_state: an engine is not awake */
 };

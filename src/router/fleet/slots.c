@@ -228,6 +228,7 @@ enum kvw_err kvw_fleet_add(struct kvw_fleet *fleet, const struct kvw_worker_conf
 	if (err != KVW_OK)
 		goto undo;
 	atomic_fetch_add(&fleet->live, 1);
+	atomic_fetch_add(&fleet->roles, worker->config.role != KVW_ROLE_BOTH);
 	kvw_ejections_set_workers(&fleet->ejections, fleet->live);
 	*out = worker;
 	return KVW_OK;
@@ -292,6 +293,7 @@ void kvw_fleet_remove(struct kvw_fleet *fleet, struct kvw_worker *worker)
 			"out of memory: the model table still lists a worker that is gone url=%s",
 			worker->url);
 	atomic_fetch_sub(&fleet->live, 1);
+	atomic_fetch_sub(&fleet->roles, worker->config.role != KVW_ROLE_BOTH);
 	kvw_ejections_set_workers(&fleet->ejections, fleet->live);
 	kvw_fleet_changed(&fleet->changes);
 	atomic_store_explicit(&worker->loops_left, (uint32_t)fleet->loops, memory_order_release);

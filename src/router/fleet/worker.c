@@ -163,6 +163,8 @@ void kvw_worker_clear(struct kvw_worker *worker)
 	atomic_store(&worker->started_s, 0);
 	atomic_store(&worker->probes_failed, 0);
 	atomic_store(&worker->draft_tokens, 0);
+	atomic_store(&worker->transfers, 0);
+	atomic_store(&worker->recomputed, 0);
 	atomic_store(&worker->draft_accepted, 0);
 	atomic_store(&worker->slow_since_ns, 0);
 	atomic_store(&worker->blends, false);
@@ -223,6 +225,17 @@ bool kvw_worker_models_fault(const struct kvw_worker *worker, char text[KVW_MODE
 	else
 		(void)snprintf(text, KVW_MODELS_FAULT_ROOM, "status %u", fault);
 	return true;
+}
+
+const char *kvw_role_name(enum kvw_role role)
+{
+	static const char *const names[] = {
+		[KVW_ROLE_BOTH] = "both",
+		[KVW_ROLE_PREFILL] = "prefill",
+		[KVW_ROLE_DECODE] = "decode",
+	};
+
+	return names[role];
 }
 
 const char *kvw_worker_state_name(const struct kvw_worker *worker)

@@ -117,6 +117,9 @@ struct kvw_worker {
 	/* Tokens by speculative decoding, while kvway read the worker's metrics. */
 	_Atomic uint64_t draft_tokens;
 	_Atomic uint64_t draft_accepted;   /* of these */
+	/* Since it joined: requests that other workers prefilled for it and that have a first
+	 * token; of these, by its metrics, those that it computed itself all the same. */
+	_Atomic uint64_t transfers, recomputed;
 	/* Start of slow start; 0: it may have a full share. */
 	_Atomic int64_t slow_since_ns;
 	_Atomic int64_t models_read_ns;    /* when its list was read last; 0: never */
@@ -241,6 +244,8 @@ bool kvw_worker_models_fault(const struct kvw_worker *worker, char text[KVW_MODE
 
 /* Whether the worker may get requests. */
 bool kvw_worker_usable(const struct kvw_worker *worker);
+/* "both", "prefill" or "decode". */
+const char *kvw_role_name(enum kvw_role role);
 /* "up", or the reason why the worker is not usable. */
 const char *kvw_worker_state_name(const struct kvw_worker *worker);
 

@@ -25,7 +25,9 @@
 #include "proxy/forward.h"
 #include "proxy/gates.h"
 #include "proxy/lacking.h"
+#include "proxy/leg.h"
 #include "proxy/local.h"
+#include "proxy/pd.h"
 #include "proxy/prepare.h"
 #include "proxy/reply.h"
 #include "proxy/request.h"
@@ -180,6 +182,12 @@ static void worker_failed(struct kvw_exchange *x)
 
 	x->tried.full = a->failure.excuse == KVW_EXCUSE_FULL;
 	retry = decide_retry(x, &facts);
+	if (retry == KVW_RETRY_FRESH && kvw_pd_hands(x)) { /* it may have taken what is there once */
+		x->tried.fresh++;
+		kvw_metrics_add(loop->metrics, KVW_COUNT_STALE_RETRIES, 1);
+		leave_without(x);
+		return;
+	}
 	if (retry == KVW_RETRY_OTHER && !x->tried.full && !kvw_attempt_pay_repeat(x))
 		retry = KVW_RETRY_NO;
 	kvw_trace_text(x->trace, loop->now_ns, KVW_TRACE_FAILED, retry, 0, why);
@@ -250,7 +258,9 @@ static void on_prompt_tokens(void *user, const struct kvw_token_result *result)
 
 static bool route(struct kvw_exchange *x)
 {
-	struct kvw_way way = {.on_link = on_worker_link, .on_tokens = on_prompt_tokens};
+	struct kvw_way way = {.on_link = on_worker_link,
+		.on_tokens = on_prompt_tokens,
+		.on_leg = kvw_exchange_advance};
 
 	(void)kvw_steps_walk(x, &way);
 	return true;
@@ -363,6 +373,7 @@ static void on_exchange_timer(struct kvw_timer *timer, int64_t now_ns)
 	case KVW_TIMER_PARK:
 	case KVW_TIMER_WAKE:
 	case KVW_TIMER_TOKENS:
+	case KVW_TIMER_PREFILL:
 		kvw_wait_expire(x);
 		break;
 	case KVW_TIMER_CONNECT:
@@ -551,6 +562,8 @@ void kvw_exchange_fail_over(struct kvw_loop *loop)
 		const char *why = x == NULL ? NULL : waits_in_vain(x);
 
 		next = TAILQ_NEXT(client, entry);
+		if (x != NULL)
+			kvw_leg_look(x);
 		if (why == NULL)
 			continue;
 		kvw_metrics_add(loop->metrics, KVW_COUNT_FAILOVERS, 1);
@@ -612,6 +625,18 @@ static void on_deadline(struct kvw_timer *timer, int64_t now_ns)
 					     : "timeouts.request passed");
 }
 
+static void on_lease(struct kvw_timer *timer, int64_t now_ns)
+{
+	struct kvw_exchange *x =
+		(struct kvw_exchange *)((char *)timer - offsetof(struct kvw_exchange, pd.timer));
+
+	x->loop->now_ns = now_ns;
+	if (!kvw_pd_lease_passed(x))
+		return;
+	kvw_trace_note(x->trace, now_ns, KVW_TRACE_TIMER, timer->kind);
+	kvw_exchange_advance(x);
+}
+
 static void on_silence(struct kvw_timer *timer, int64_t now_ns)
 {
 	struct kvw_exchange *x =
@@ -634,6 +659,7 @@ enum kvw_err kvw_exchange_begin(struct kvw_client *client, size_t head_len)
 	x->upload.head_len = head_len;
 	x->deadline.fn = on_deadline;
 	x->silence.timer.fn = on_silence;
+	x->pd.timer.fn = on_lease;
 	if (x->config->timeout_request_ms > 0)
 		kvw_timer_set(&loop->timers, &x->deadline, KVW_TIMER_REQUEST,
 			x->start_ns + x->config->timeout_request_ms * KVW_NS_PER_MS);

@@ -4,6 +4,7 @@
 #include "proxy/attempt.h"
 
 #include "proxy/exchange.h"
+#include "proxy/pd.h"
 #include "proxy/understand.h"
 
 void kvw_attempt_grade(struct kvw_exchange *x, enum kvw_grade grade, const char *why)
@@ -128,9 +129,10 @@ void kvw_attempt_end(struct kvw_exchange *x, bool completed)
 			.status = x->status,
 			.first_token = x->first_token_ns != 0,
 			.completed = completed,
-			.streamed = x->event_stream,
+			.streamed = x->event_stream && !kvw_pd_hands(x),
 			.prompt_known = x->usage.prompt_known,
-			.cached_known = x->usage.prompt_known && x->usage.cached_known,
+			.cached_known = x->usage.prompt_known && x->usage.cached_known &&
+					!kvw_pd_hands(x),
 			.prompt_tokens = x->usage.prompt_tokens,
 			.cached_tokens = x->usage.cached_tokens,
 			.first_token_ns =
@@ -150,4 +152,5 @@ void kvw_attempt_end(struct kvw_exchange *x, bool completed)
 	kvw_block_put(&loop->blocks, a->partial);
 	a->partial = NULL;
 	kvw_held_drop(&a->held, &loop->blocks, loop->shared->memory);
+	kvw_pd_attempt_ended(x);
 }

@@ -307,7 +307,8 @@ static void describe_run(struct kvw_dry_run *run)
 		e->exact_tokens = x->route.exact_tokens;
 	}
 	if (x->attempt.decision.reason == KVW_REASON_OWNER ||
-		x->attempt.decision.reason == KVW_REASON_PINNED)
+		x->attempt.decision.reason == KVW_REASON_PINNED ||
+		x->attempt.decision.reason == KVW_REASON_SPLIT)
 		note_choice(e, &x->attempt.decision);
 }
 

@@ -12,6 +12,7 @@
 #include "proxy/groups.h"
 #include "proxy/gates.h"
 #include "proxy/kept.h"
+#include "proxy/pd.h"
 #include "proxy/rate.h"
 #include "proxy/understand.h"
 
@@ -244,6 +245,10 @@ static void report_exchange(struct kvw_exchange *x, enum kvw_end end)
 			kvw_slice_of(x->attempt.worker == NULL ? NULL : x->attempt.worker->url),
 		.worker_id = x->attempt.worker == NULL ? UINT32_MAX : x->attempt.worker->id,
 		.reason = x->attempt.decision.reason,
+		.prefiller_url = kvw_slice_of(x->pd.prefiller == NULL ? NULL : x->pd.prefiller->url),
+		.prefill_ns = x->pd.prefill_ns,
+		.prefill_prompt = x->pd.prompt_tokens,
+		.prefill_cached = x->pd.cached_tokens,
 		.attempts = x->tried.attempts,
 		.stale_retries = x->tried.fresh,
 		.request_bytes = x->upload.body.payload_bytes,
@@ -258,8 +263,9 @@ static void report_exchange(struct kvw_exchange *x, enum kvw_end end)
 		.completion_tokens = x->usage.completion_tokens,
 	};
 
-	/* Only a strategy that looks prompts up predicts their cached tokens. */
-	if (x->attempt.decision.chains > 0) {
+	/* Only a strategy that looks prompts up predicts their cached tokens. A decoder whose
+	 * prompt was prefilled elsewhere reports none. */
+	if (x->attempt.decision.chains > 0 && x->attempt.decision.reason != KVW_REASON_SPLIT) {
 		record.predicted_prompt = x->attempt.decision.prompt_tokens;
 		for (size_t tier = 0; tier < KVW_TIER_COUNT; tier++)
 			record.predicted_cached += x->attempt.decision.hit_tokens[tier];
@@ -268,7 +274,8 @@ static void report_exchange(struct kvw_exchange *x, enum kvw_end end)
 		record.predicted_cached += x->attempt.decision.fragment_tokens;
 		record.predicted_cached = share_of_real_prompt(x, record.predicted_cached);
 	}
-	if (x->attempt.decision.exact && loop->sources != NULL)
+	if (x->attempt.decision.exact && loop->sources != NULL &&
+		x->attempt.decision.reason != KVW_REASON_SPLIT)
 		check_prediction(x, &record);
 	if (x->admission.entered)
 		kvw_kept_count(x, end);
@@ -324,6 +331,7 @@ void kvw_exchange_end(struct kvw_exchange *x, enum kvw_end end)
 	kvw_gates_exit(x);
 	if (x->dry == NULL)
 		report_exchange(x, end);
+	kvw_pd_end(x);
 	kvw_trace_end(x->trace, loop->now_ns, end, x->status, x->path.api);
 	x->trace = NULL;
 	if (x->attempt.worker != NULL)

@@ -84,6 +84,46 @@ struct kvw_asking {
 
 #define KVW_TRIED_MAX 17 /* 1 + the largest retry.attempts */
 
+struct kvw_leg;
+
+enum kvw_pd_state {
+	KVW_PD_UNPLANNED,
+	KVW_PD_PLANNED,    /* `prefiller` is to prefill the prompt */
+	KVW_PD_PREFILLING, /* it does */
+	KVW_PD_PREFILLED,  /* `params` say where the KV is */
+	KVW_PD_ALONE,      /* the decoder gets the request whole */
+};
+
+/* A prompt that one worker prefills and another decodes (pd.h). */
+struct kvw_parted {
+	enum kvw_pd_state state;
+	bool looked;           /* for a pair, on this walk */
+	bool picked;           /* the strategy's done() is owed for `decision` */
+	bool settled;          /* this request is not split again */
+	bool probe;            /* its transfer decides whether the pair works again */
+	bool counted;          /* that the decoder serves it whole after a failed leg */
+	uint32_t legs;         /* begun */
+	struct kvw_decision decision;  /* why this prefiller */
+	struct kvw_leg *leg;           /* under way; NULL: none */
+	struct kvw_worker *prefiller;  /* of the last leg, held; NULL: none */
+	char *params;          /* of its answer; owned, NULL: none */
+	size_t params_len;
+	/* The client's body with them, in place of the client's own for the present attempt; owned,
+	 * NULL: none. */
+	char *body;
+	size_t body_len, body_sent;
+	uint64_t memory;       /* of limits.body_memory, for it */
+	uint64_t engine;       /* hash of the prefiller's engine id */
+	int64_t answered_ns;   /* the last byte of its answer came */
+	int64_t until_ns;      /* half of the lease has passed then */
+	int64_t handed_ns;     /* the decoder was sent its first byte; 0: not yet */
+	double tokens, transfer_ns; /* to be transferred, and how long that takes */
+	struct kvw_timer timer;     /* of the lease, while the decoder is waited for */
+	/* for the log: */
+	int64_t prefill_ns;
+	uint32_t prompt_tokens, cached_tokens;
+};
+
 /* Attempts so far, and the workers that failed the request (tried.h). */
 struct kvw_tried {
 	uint32_t attempts;     /* at any worker */

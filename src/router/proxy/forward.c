@@ -9,6 +9,7 @@
 #include "proxy/fits.h"
 #include "proxy/gates.h"
 #include "proxy/groups.h"
+#include "proxy/pd.h"
 #include "proxy/retry.h"
 #include "proxy/tried.h"
 #include "proxy/understand.h"
@@ -185,6 +186,7 @@ bool kvw_request_candidates(struct kvw_exchange *x, struct kvw_candidates *set)
 	if (x->pin.len == 0 &&
 		!kvw_request_has_owner(x, loop->candidates.items, loop->candidates.count, &pos)) {
 		kvw_fits_keep(x, &loop->candidates);
+		kvw_pd_keep(x, &loop->candidates);
 		if (kvw_busy_any(x))
 			kvw_busy_avoid(x, &loop->candidates);
 	}

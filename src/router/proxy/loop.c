@@ -15,6 +15,7 @@
 #include "fleet/epoch.h"
 #include "proxy/admit_turn.h"
 #include "proxy/advance.h"
+#include "proxy/leg.h"
 #include "proxy/listener.h"
 #include "proxy/prepare.h"
 #include "proxy/receive.h"
@@ -224,6 +225,7 @@ static void reap(struct kvw_loop *loop)
 		free(client);
 	}
 	kvw_shadow_reap(loop);
+	kvw_leg_reap(loop);
 	kvw_links_reap(&loop->links);
 	if (loop->letting_go)
 		kvw_links_let_go(&loop->links);
@@ -287,6 +289,7 @@ static void init_lists(struct kvw_loop *loop)
 	TAILQ_INIT(&loop->ended);
 	TAILQ_INIT(&loop->shadows);
 	TAILQ_INIT(&loop->ended_shadows);
+	TAILQ_INIT(&loop->ended_legs);
 	TAILQ_INIT(&loop->free_exchanges);
 	kvw_timers_init(&loop->timers);
 }
@@ -378,6 +381,7 @@ void kvw_loop_finish(struct kvw_loop *loop)
 
 	close_all(loop);
 	kvw_shadow_finish(loop);
+	kvw_leg_reap(loop);
 	reap(loop);
 	kvw_gates_finish(&loop->gates);
 	kvw_in_force_end(loop);

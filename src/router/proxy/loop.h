@@ -49,6 +49,8 @@ enum kvw_timer_kind {
 	KVW_TIMER_WAKE,       /* wait for a worker of the model */
 	KVW_TIMER_TOKENS,     /* wait for the prompt's tokens */
 	KVW_TIMER_SHADOW,     /* the whole of a copy */
+	KVW_TIMER_PREFILL,    /* wait for the prompt to be prefilled elsewhere */
+	KVW_TIMER_LEASE,      /* lease of a prefilled prompt */
 	KVW_TIMER_SILENCE,    /* http.keep_alive_comments */
 };
 
@@ -58,6 +60,8 @@ enum kvw_timer_kind {
 #define KVW_LOOP_SCANS   64              /* idle scans kept for further requests ... */
 #define KVW_LOOP_SCANS_BYTES ((size_t)4 << 20) /* ... and their most bytes together */
 
+struct kvw_leg; /* leg.h */
+TAILQ_HEAD(kvw_leg_list, kvw_leg);
 struct kvw_shadow; /* shadow.c */
 TAILQ_HEAD(kvw_shadow_list, kvw_shadow);
 TAILQ_HEAD(kvw_client_list, kvw_client);
@@ -132,6 +136,7 @@ struct kvw_loop {
 	struct kvw_exchange_list want_metrics;
 	struct kvw_exchange_list ended, free_exchanges;
 	struct kvw_shadow_list shadows, ended_shadows; /* copies of requests (shadow.h) */
+	struct kvw_leg_list ended_legs; /* prefills elsewhere (leg.h) */
 	size_t client_count, free_exchange_count;
 	int64_t idle_gauge, busy_gauge; /* counts of links, as in the metrics */
 	int64_t looked_for_gone_ns; /* time of the last search for vanished clients */

@@ -24,6 +24,7 @@
 #include "proxy/forward.h"
 #include "proxy/groups.h"
 #include "proxy/location.h"
+#include "proxy/pd.h"
 #include "proxy/rate.h"
 #include "proxy/sagemaker.h"
 #include "proxy/send.h"
@@ -95,6 +96,8 @@ static void first_token(struct kvw_exchange *x)
 	if (x->strategy->ops->first_token != NULL)
 		x->strategy->ops->first_token(x->strategy, &a->decision, &a->lease, loop->now_ns);
 	kvw_gates_first_token(x);
+	if (kvw_pd_hands(x))
+		kvw_pd_first_token(x);
 }
 
 /* Notes an error in a stream, after the client got a part of it. */
@@ -272,6 +275,8 @@ static bool pass_interim(struct kvw_exchange *x, const struct kvw_head *head)
  * gets this answer. */
 static bool go_elsewhere(struct kvw_exchange *x, enum kvw_excuse excuse, const char *why)
 {
+	if (kvw_pd_refused(x, why))
+		return true;
 	if (kvw_request_may_leave(x, x->tried.suspicions + (excuse == KVW_EXCUSE_NONE))) {
 		kvw_attempt_excused(&x->attempt, excuse, why);
 		return true;

@@ -5,6 +5,7 @@
 
 #include "base/log.h"
 #include "proxy/loop.h"
+#include "proxy/pd.h"
 #include "proxy/reply.h"
 #include "proxy/request.h"
 
@@ -35,7 +36,8 @@ void kvw_connect(struct kvw_exchange *x, bool fresh, kvw_link_fn on_link)
 	a->partial_from = 0;
 	if (x->whole || a->body_sent == 0)
 		a->cursor = kvw_upload_body(&x->upload);
-	a->body_sent = 0;
+	a->body_sent = x->pd.body != NULL ? x->upload.received : 0;
+	x->pd.body_sent = 0;
 	if (err != KVW_OK) {
 		a->link = NULL;
 		if (err == KVW_ENOMEM)
@@ -78,7 +80,7 @@ static void all_sent(struct kvw_exchange *x)
 	kvw_exchange_request_state(x, KVW_REQUEST_SENT);
 	kvw_attempt_await(x, true);
 	if (x->added_ns == 0 && x->complete_ns != 0)
-		x->added_ns = kvw_clock_ns() - x->complete_ns;
+		x->added_ns = kvw_clock_ns() - x->complete_ns - x->pd.prefill_ns;
 	if (x->response_state == KVW_RESPONSE_WAITING || x->response_state == KVW_RESPONSE_HELD)
 		kvw_request_await_token(x, x->config->timeout_attempt_ms);
 	else if (x->response_state ==
@@ -97,6 +99,10 @@ static int gather_unsent(struct kvw_exchange *x, struct iovec *iov)
 	if (head_left > 0) {
 		iov[count].iov_base = a->head->data + a->head_sent;
 		iov[count++].iov_len = head_left;
+	}
+	if (x->pd.body != NULL && x->pd.body_len > x->pd.body_sent) {
+		iov[count].iov_base = x->pd.body + x->pd.body_sent;
+		iov[count++].iov_len = x->pd.body_len - x->pd.body_sent;
 	}
 	if (x->upload.received > a->body_sent)
 		count += kvw_cursor_iov(&a->cursor, iov + count, KVW_LOOP_IOV - count);
@@ -125,18 +131,25 @@ void kvw_request_send(struct kvw_exchange *x)
 		}
 		sent = (size_t)n;
 		a->written += sent;
+		if (x->pd.body != NULL)
+			kvw_pd_handed(x);
 		if (head_left > 0) {
 			size_t of_head = sent < head_left ? sent : head_left;
 
 			a->head_sent += of_head;
 			sent -= of_head;
 		}
+		if (x->pd.body != NULL) {
+			x->pd.body_sent += sent;
+			continue;
+		}
 		kvw_cursor_advance(&a->cursor, sent);
 		a->body_sent += sent;
 		if (!x->whole)
 			kvw_upload_free_before(&x->upload, &x->loop->blocks, a->cursor.block);
 	}
-	if (a->head_sent == a->head->end && a->body_sent == x->upload.received) {
+	if (a->head_sent == a->head->end && a->body_sent == x->upload.received &&
+		(x->pd.body == NULL || x->pd.body_sent == x->pd.body_len)) {
 		if (x->upload.body.done)
 			all_sent(x);
 		else

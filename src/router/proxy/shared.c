@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "proxy/pd.h"
 
 #define LACK_LOG_NS (60 * KVW_NS_PER_S)
 
@@ -38,6 +39,15 @@ enum kvw_err kvw_shared_init(
 		err = KVW_ENOMEM;
 	}
 	if (err == KVW_OK)
+		shared->pd = kvw_pd_shared_create();
+	if (err == KVW_OK && shared->pd == NULL) {
+		kvw_admission_destroy(shared->admission);
+		kvw_budget_finish(&shared->repeats);
+		kvw_owners_destroy(shared->owners);
+		shared->owners = NULL;
+		err = KVW_ENOMEM;
+	}
+	if (err == KVW_OK)
 		kvw_reserve_init(&shared->reserve);
 	else
 		kvw_rate_table_destroy(shared->rates);
@@ -50,6 +60,8 @@ void kvw_shared_finish(struct kvw_shared *shared)
 	if (shared->owners == NULL)
 		return; /* was not made */
 	kvw_reserve_finish(&shared->reserve);
+	kvw_pd_shared_destroy(shared->pd);
+	shared->pd = NULL;
 	kvw_admission_destroy(shared->admission);
 	shared->admission = NULL;
 	kvw_budget_finish(&shared->repeats);

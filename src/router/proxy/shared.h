@@ -37,6 +37,7 @@ struct kvw_shared {
 	struct kvw_budget repeats;       /* requests that may be sent to another worker */
 	enum kvw_drain drain; /* the way of the drain; written before `draining` */
 	_Atomic bool draining;
+	struct kvw_pd_shared *pd;        /* knowledge of transfers between workers (pd.h) */
 	int64_t connections_most; /* limits.connections, or fewer where descriptors are scarce */
 	struct kvw_reserve reserve;        /* of all loops' acceptors */
 	_Atomic int64_t lack_logged_ns;    /* of kvw_shared_lacks */
@@ -47,6 +48,8 @@ struct kvw_shared {
 	_Alignas(64) _Atomic int64_t shadows;     /* copies under way */
 	_Atomic int64_t shadow_bytes;             /* bytes that the copies hold */
 };
+
+struct kvw_pd_shared;
 
 enum kvw_err kvw_shared_init(struct kvw_shared *shared, const struct kvw_config *config,
 	struct kvw_account *memory) KVW_MUST_CHECK;

@@ -53,13 +53,25 @@ static enum kvw_stepped run_dry(
 	return stepped;
 }
 
+/* Where the way begins, or goes on: with the step that waits behind the lease. */
+static size_t first_step(const struct kvw_exchange *x)
+{
+	size_t i = 0;
+
+	if (x->response_state != KVW_RESPONSE_WAITING)
+		return 0;
+	while (i < x->in_force->step_count && x->in_force->steps[i] != &kvw_step_prefill)
+		i++;
+	return i;
+}
+
 bool kvw_steps_walk(struct kvw_exchange *x, struct kvw_way *way)
 {
 	const struct kvw_in_force *in_force = x->in_force;
 	bool chosen = false;
 
 	kvw_trace_model(x->trace, x->route.model);
-	for (size_t i = 0; i < in_force->step_count; i++) {
+	for (size_t i = first_step(x); i < in_force->step_count; i++) {
 		const struct kvw_step *step = in_force->steps[i];
 		enum kvw_stepped stepped;
 

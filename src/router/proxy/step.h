@@ -32,6 +32,7 @@ struct kvw_way {
 	/* Callbacks that go on with an exchange after an event: */
 	kvw_link_fn on_link;
 	kvw_token_fn *on_tokens;
+	void (*on_leg)(struct kvw_exchange *x); /* its prompt was prefilled elsewhere, or not */
 };
 
 struct kvw_step {

@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "proxy/groups.h"
+#include "proxy/pd.h"
 #include "proxy/rewrite.h"
 
 /* A scan that served a huge prompt is not worth keeping. */
@@ -72,7 +73,7 @@ void kvw_request_scan_begin(struct kvw_exchange *x)
 	/* For an unknown path: JSON or a form, in which the scan looks for the model. */
 	kvw_scan_reset(x->scan, x->path.api == KVW_API_OTHER ? KVW_API_AUDIO : x->path.api);
 	if ((x->strategy->ops->prepare < KVW_PREPARE_CONTENT &&
-		    x->config->model_group_count == 0) ||
+		    x->config->model_group_count == 0 && !kvw_pd_reads(x)) ||
 		!x->whole)
 		kvw_scan_fields_only(x->scan);
 	kvw_scan_watch_fields(x->scan, kvw_rewrite_fields(x));

@@ -5,7 +5,8 @@
  * A waiting request is in WAITING; x->wait has the kind, the begin and the limit of the wait. Each
  * kind of waiting is defined by the file that begins it: "newer model lists" (lacking.c), "a worker
  * of its model" (waking.c), "room at a worker" (admit.c), "the prompt's tokens" (prepare.c), "the
- * text of /metrics" (local.c). No lease is taken and no worker asked meanwhile. The access log has
+ * text of /metrics" (local.c), "its prompt to be prefilled" (leg.c). No lease is taken and no worker
+ * asked meanwhile, but for the last: its decoder is leased, its prefiller asked. The access log has
  * the kind's name, errors have its text.
  *
  * Threads: those of the exchange's loop.

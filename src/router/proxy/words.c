@@ -1,6 +1,7 @@
 /*
  * words.c - names of states, timers and ends of a request, for its trace.
  */
+#include "admin/metrics.h"
 #include "feeds/sources.h"
 #include "proxy/exchange.h"
 #include "proxy/proxy.h"
@@ -46,6 +47,8 @@ static const char *const timers[] = {
 	[KVW_TIMER_WAKE] = "discovery.wake.hold",
 	[KVW_TIMER_TOKENS] = "kvaware.tokens.timeout",
 	[KVW_TIMER_SHADOW] = "shadow",
+	[KVW_TIMER_PREFILL] = "prefill",
+	[KVW_TIMER_LEASE] = "pd.lease",
 	[KVW_TIMER_SILENCE] = "http.keep_alive_comments",
 };
 
@@ -70,6 +73,9 @@ static const char *const grades[] = {
 	[KVW_GRADE_TURNED_BAD] = "turned bad",
 };
 
+static const char *const legs[KVW_PD_LEGS] = KVW_PD_LEG_NAMES;
+static const char *const decodes[KVW_PD_DECODES] = KVW_PD_DECODE_NAMES;
+
 #define WORDS(names) ((struct kvw_trace_words){names, sizeof(names) / sizeof((names)[0])})
 
 enum kvw_err kvw_proxy_create_trace(
@@ -87,6 +93,8 @@ enum kvw_err kvw_proxy_create_trace(
 				[KVW_TRACE_FAILED] = WORDS(retries),
 				[KVW_TRACE_STEP] = WORDS(verdicts),
 				[KVW_TRACE_GRADE] = WORDS(grades),
+				[KVW_TRACE_PREFILLED] = WORDS(legs),
+				[KVW_TRACE_DECODE] = WORDS(decodes),
 			},
 	};
 

@@ -23,6 +23,21 @@ static const struct {
 	{"wait", "room", "room at a worker"},
 	{"wait", "tokens", "the prompt's tokens"},
 	{"wait", "metrics", "the text of /metrics"},
+	{"wait", "prefill", "its prompt to be prefilled by another worker"},
+	{"prefilled", "ok", "it has, and its KV cache can be pulled"},
+	{"prefilled", "no_params", "its answer does not say how its KV cache is got"},
+	{"prefilled", "error", "it answered an error"},
+	{"prefilled", "lost", "its connection was lost"},
+	{"prefilled", "timeout", "it took too long"},
+	{"prefilled", "full", "it is full"},
+	{"prefilled", "cancelled", "the client left"},
+	{"decode", "transferred", "the decoder has the KV cache"},
+	{"decode", "fallback", "the decoder gets the request whole"},
+	{"decode", "quarantined", "whole: the prefiller is another engine, not tried yet"},
+	{"decode", "refused", "the decoder answered an error, and gets the request whole"},
+	{"decode", "expired", "half of the lease has passed without a token"},
+	{"decode", "repeated", "the decoder failed: the prompt is prefilled again"},
+	{"decode", "left", "the client left"},
 	{"request", "connecting", "connects to the worker"},
 	{"request", "sending", "sends the request to the worker"},
 	{"request", "sent", "all of it is sent; the answer is waited for"},
@@ -95,7 +110,8 @@ static void put_attempt(const json_t *note, FILE *out)
 	double cached = json_number_value(json_object_get(note, "predicted_cached_tokens"));
 
 	put_text(out, *url != '\0' ? url : "a worker that has left");
-	fputs(": ", out);
+	if (*reason != '\0')
+		fputs(": ", out);
 	put_text(out, reason);
 	if (why != NULL)
 		fprintf(out, ", %s", why);
@@ -108,7 +124,7 @@ static void put_rest(const json_t *note, const char *what, const char *meaning, 
 {
 	double most = json_number_value(json_object_get(note, "at_most_ms"));
 
-	if (strcmp(what, "attempt") == 0) {
+	if (strcmp(what, "attempt") == 0 || strcmp(what, "prefill") == 0) {
 		put_attempt(note, out);
 	} else if (strcmp(what, "failed") == 0) {
 		put_text(out, text_of(note, "why"));
@@ -124,7 +140,8 @@ static void put_rest(const json_t *note, const char *what, const char *meaning, 
 		fputs("for ", out);
 		put_text(out, meaning != NULL ? meaning : text_of(note, "name"));
 	} else if (strcmp(what, "grade") == 0 || strcmp(what, "client") == 0 ||
-		   strcmp(what, "end") == 0 || strcmp(what, "step") == 0) {
+		   strcmp(what, "end") == 0 || strcmp(what, "step") == 0 ||
+		   strcmp(what, "prefilled") == 0 || strcmp(what, "decode") == 0) {
 		put_text(out, text_of(note, "name"));
 		fprintf(out, "%s%s", meaning != NULL ? ": " : "", meaning != NULL ? meaning : "");
 		if (*text_of(note, "verdict") != '\0')

@@ -481,6 +481,9 @@ const char *kvw_trace_kind_name(enum kvw_trace_kind kind)
 		[KVW_TRACE_TIMER] = "timer",
 		[KVW_TRACE_CLIENT] = "client",
 		[KVW_TRACE_ANSWER] = "answer",
+		[KVW_TRACE_LEG] = "prefill",
+		[KVW_TRACE_PREFILLED] = "prefilled",
+		[KVW_TRACE_DECODE] = "decode",
 		[KVW_TRACE_END] = "end",
 	};
 

@@ -50,6 +50,10 @@ enum kvw_trace_kind {
 	KVW_TRACE_TIMER,  /* a timer has fired; code: enum kvw_timer_kind */
 	KVW_TRACE_CLIENT, /* code: enum kvw_trace_client */
 	KVW_TRACE_ANSWER, /* kvway answers itself; number: status; text: message */
+	KVW_TRACE_LEG,      /* another worker prefills; number, more: as of an attempt */
+	KVW_TRACE_PREFILLED, /* it does no longer; code: enum kvw_pd_leg; number: tokens of the
+	                        prompt; text: why not */
+	KVW_TRACE_DECODE,   /* what becomes of what was prefilled; code: enum kvw_pd_decode */
 	KVW_TRACE_END,    /* code: enum kvw_end */
 	KVW_TRACE_KINDS
 };
@@ -153,6 +157,14 @@ static inline void kvw_trace_attempt(struct kvw_trace_way *way, int64_t now_ns, 
 {
 	if (way != NULL)
 		kvw_trace_put(way, now_ns, KVW_TRACE_ATTEMPT, reason, predicted,
+			kvw_trace_worker(slot, use), (struct kvw_slice){NULL, 0});
+}
+
+static inline void kvw_trace_leg(struct kvw_trace_way *way, int64_t now_ns, uint32_t slot,
+	uint32_t use, uint64_t predicted)
+{
+	if (way != NULL)
+		kvw_trace_put(way, now_ns, KVW_TRACE_LEG, 0, predicted,
 			kvw_trace_worker(slot, use), (struct kvw_slice){NULL, 0});
 }
 

@@ -32,16 +32,18 @@ static void put_number(FILE *out, const json_t *value, int width, int digits, do
 		fprintf(out, "  %*s", width, "-");
 }
 
-/* "draining, leaves in 12 s at most", "up, /v1/models: status 401" */
+/* "draining, leaves in 12 s at most", "up, prefill", "up, /v1/models: status 401" */
 static void state_text(const json_t *worker, char text[STATE_ROOM])
 {
 	double ms = json_number_value(json_object_get(worker, "leaves_in_ms"));
-	const char *fault = text_of(worker, "models_error");
+	const char *fault = text_of(worker, "models_error"), *role = text_of(worker, "role");
+	bool whole = *role == '\0' || strcmp(role, "both") == 0;
 
 	if (json_is_true(json_object_get(worker, "leaves")))
 		(void)snprintf(text, STATE_ROOM, "leaves within %.0f s", ms / 1000 + 0.5);
 	else
-		(void)snprintf(text, STATE_ROOM, "%s%s%.48s", text_of(worker, "state"),
+		(void)snprintf(text, STATE_ROOM, "%s%s%.8s%s%.48s", text_of(worker, "state"),
+			whole ? "" : ", ", whole ? "" : role,
 			*fault != '\0' ? ", /v1/models: " : "", fault);
 }
 

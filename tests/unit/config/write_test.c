@@ -107,7 +107,7 @@ START_TEST(test_what_is_written_loads_as_the_same)
 {
 	static const char *const examples[] = {
 		"minimal.yaml", "overload.yaml", "kubernetes.yaml", "production.yaml",
-		"full.yaml"};
+		"pd.yaml", "full.yaml"};
 	struct loaded loaded =
 		load_text("listen: '[::1]:80'\n"
 			  "routing: {session: {body_fields: [\"\\u0085\", ': ', '#']}, "

@@ -163,6 +163,19 @@ static double read_weight(struct kvw_slice text)
 	return *end == '\0' && weight >= 0.01 && weight <= 1 ? weight : 0;
 }
 
+/* The role by the labels of kvway or else llm-d. */
+static enum kvw_role read_role(const json_t *metadata)
+{
+	const json_t *labels = json_object_get(metadata, "labels");
+	struct kvw_slice role = text_of(labels, "kvway.io/role");
+
+	if (role.len == 0)
+		role = text_of(labels, "llm-d.ai/role");
+	if (kvw_slice_equal(role, KVW_SLICE("prefill")))
+		return KVW_ROLE_PREFILL;
+	return kvw_slice_equal(role, KVW_SLICE("decode")) ? KVW_ROLE_DECODE : KVW_ROLE_BOTH;
+}
+
 /* --- pods --- */
 
 /* A port's number; 0: it is a name. */
@@ -349,6 +362,7 @@ static enum kvw_err read_object(const struct kvw_pool_config *pool, const json_t
 		err = read_models(said(metadata, pool->models_from), &object->models);
 	if (err == KVW_OK && pool->weight_from[0] != '\0')
 		object->weight = read_weight(said(metadata, pool->weight_from));
+	object->role = read_role(metadata);
 	return err;
 }
 

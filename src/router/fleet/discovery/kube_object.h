@@ -46,6 +46,7 @@ struct kvw_kube_object {
 	size_t endpoint_count;
 	struct kvw_strings models; /* by models_from; count 0: not stated */
 	double weight;             /* by weight_from; 0: not stated */
+	enum kvw_role role;        /* by its labels; BOTH: not stated */
 };
 
 /* One page of a list. */

@@ -137,6 +137,13 @@ static const struct kvw_strings *models_of(
 					       : &config->pools[found->pool].models;
 }
 
+static enum kvw_role role_of(const struct kvw_config *config, const struct found *found)
+{
+	enum kvw_role role = config->pools[found->pool].role;
+
+	return role != KVW_ROLE_BOTH ? role : found->object->role;
+}
+
 static uint64_t mark_of(const struct kvw_config *config, const struct found *items, size_t count)
 {
 	uint64_t mark = count + 1;
@@ -152,6 +159,9 @@ static uint64_t mark_of(const struct kvw_config *config, const struct found *ite
 		for (size_t k = 0; k < models->count; k++)
 			mark = XXH3_64bits_withSeed(
 				models->items[k], strlen(models->items[k]) + 1, mark);
+		enum kvw_role role = role_of(config, &items[i]);
+
+		mark = XXH3_64bits_withSeed(&role, sizeof(role), mark);
 		mark = XXH3_64bits_withSeed(&items[i].pool, sizeof(items[i].pool), mark);
 	}
 	return mark;
@@ -196,6 +206,7 @@ static enum kvw_err complete(const struct kvw_config *config, const struct found
 		err = set_text(&worker->group, config->pools[found->pool].group);
 	if (err == KVW_OK)
 		err = set_models(&worker->models, models_of(config, found));
+	worker->role = role_of(config, found);
 	if (found->object->weight > 0)
 		worker->weight = found->object->weight;
 	return err;

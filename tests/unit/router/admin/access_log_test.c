@@ -179,7 +179,7 @@ START_TEST(the_longest_line_fits)
 	record.wall_ns = record.total_ns = record.first_token_ns = record.added_ns = INT64_MAX;
 	record.waited_ns = INT64_MAX;
 	record.method = record.target = record.request_id = record.model = record.client = record.key =
-		record.tenant = record.client_certificate = record.group = record.worker_url = all;
+		record.tenant = record.client_certificate = record.group = record.prefiller_url = record.worker_url = all;
 	json_decref(line_of(&record));
 	memset(junk, 'x', sizeof(junk));
 	json_decref(line_of(&record));

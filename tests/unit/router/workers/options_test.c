@@ -155,7 +155,7 @@ START_TEST(test_table)
 {
 	char *text = table_of(
 		"[{\"url\":\"http://a:1\",\"state\":\"up\",\"models\":[\"m\",\"n\"],\"inflight\":3,"
-		"\"queue_seconds\":1.25,\"hit_share\":0.5,\"sources\":[\"config\",\"admin\"]},"
+		"\"queue_seconds\":1.25,\"hit_share\":0.5,\"role\":\"prefill\",\"sources\":[\"config\",\"admin\"]},"
 		"{\"url\":\"http://b:1\",\"state\":\"draining\",\"leaves\":true,\"leaves_in_ms\":11600,"
 		"\"models\":[],\"inflight\":0,\"queue_seconds\":0,\"hit_share\":null,\"sources\":[]},"
 		"{\"url\":\"http://c\\u001b:1\",\"state\":\"removed\",\"sources\":[\"file\"]}]",
@@ -163,7 +163,7 @@ START_TEST(test_table)
 
 	ck_assert_str_eq(text,
 		"worker       state               models  inflight  queue s  hits %  listed by\n"
-		"http://a:1   up                       2         3     1.25      50  config,admin\n"
+		"http://a:1   up, prefill              2         3     1.25      50  config,admin\n"
 		"http://b:1   leaves within 12 s       0         0     0.00       -  \n"
 		"http://c?:1  removed                  -         -        -       -  file\n");
 	free(text);

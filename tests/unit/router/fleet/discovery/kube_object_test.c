@@ -75,6 +75,31 @@ START_TEST(test_pods)
 }
 END_TEST
 
+static enum kvw_role role_by(const char *labels)
+{
+	char text[1024];
+	enum kvw_role role;
+
+	snprintf(text, sizeof(text), POD(META ",\"labels\":{\"app\":\"vllm\"%s}}", "\"podIP\":\"10.0.0.1\"," GOOD), labels);
+	read_event_text(&config->pools[0], "ADDED", text, &event);
+	role = event.object.role;
+	kvw_kube_event_finish(&event);
+	return role;
+}
+
+START_TEST(test_roles)
+{
+	ck_assert_int_eq(role_by(""), KVW_ROLE_BOTH);
+	ck_assert_int_eq(role_by(",\"llm-d.ai/role\":\"prefill\""), KVW_ROLE_PREFILL);
+	ck_assert_int_eq(role_by(",\"llm-d.ai/role\":\"decode\""), KVW_ROLE_DECODE);
+	ck_assert_int_eq(role_by(",\"llm-d.ai/role\":\"prefill-decode\""), KVW_ROLE_BOTH);
+	ck_assert_int_eq(role_by(",\"llm-d.ai/role\":\"encode\""), KVW_ROLE_BOTH);
+	ck_assert_int_eq(
+		role_by(",\"llm-d.ai/role\":\"decode\",\"kvway.io/role\":\"prefill\""), KVW_ROLE_PREFILL);
+	ck_assert_int_eq(role_by(",\"llm-d.ai/role\":\"decode\",\"kvway.io/role\":\"both\""), KVW_ROLE_BOTH);
+}
+END_TEST
+
 START_TEST(test_models_and_weight)
 {
 	static const char object[] = POD(
@@ -252,6 +277,7 @@ int main(void)
 	tcase_add_checked_fixture(tc, setup, teardown);
 	tcase_add_test(tc, test_pods);
 	tcase_add_test(tc, test_models_and_weight);
+	tcase_add_test(tc, test_roles);
 	tcase_add_test(tc, test_endpoint_slices);
 	tcase_add_test(tc, test_other_events);
 	tcase_add_test(tc, test_hostile_events);

@@ -1,0 +1,151 @@
+/*
+ * split.c - see split.h.
+ *
+ * A transfer's two numbers come from a line through samples whose weight halves every 44. It
+ * begins with two samples of its own: 30 ms, and 10 us more for each token, about what a model of
+ * 8 billion parameters needs over 100 Gbit/s.
+ */
+#include "routing/split.h"
+
+#define FORGET       (63.0 / 64)
+#define PRIOR_NS     30e6
+#define PRIOR_TOKENS 10000.0
+#define PRIOR_SLOPE  10e3
+#define PRIOR_WEIGHT 4.0
+
+static void add_sample(struct kvw_transfer *t, double weight, double tokens, double ns)
+{
+	t->weight += weight;
+	t->x += weight * tokens;
+	t->y += weight * ns;
+	t->xx += weight * tokens * tokens;
+	t->xy += weight * tokens * ns;
+}
+
+/* The line through the samples; where all are about equally long the slope stays. */
+static void fit(struct kvw_transfer *t)
+{
+	double mean_x = t->x / t->weight, mean_y = t->y / t->weight;
+	double spread = t->xx / t->weight - mean_x * mean_x;
+	double slope = atomic_load_explicit(&t->ns_per_token, memory_order_relaxed);
+	double fixed;
+
+	if (spread > 1 + mean_x * mean_x / 64)
+		slope = (t->xy / t->weight - mean_x * mean_y) / spread;
+	if (slope < 0)
+		slope = 0;
+	fixed = mean_y - slope * mean_x;
+	if (fixed < 0) {
+		fixed = 0;
+		slope = mean_x > 0 ? mean_y / mean_x : slope;
+	}
+	atomic_store_explicit(&t->fixed_ns, fixed, memory_order_relaxed);
+	atomic_store_explicit(&t->ns_per_token, slope, memory_order_relaxed);
+}
+
+void kvw_transfer_init(struct kvw_transfer *t)
+{
+	atomic_init(&t->lock, false);
+	t->weight = t->x = t->y = t->xx = t->xy = 0;
+	atomic_store(&t->samples, 0);
+	add_sample(t, PRIOR_WEIGHT, 0, PRIOR_NS);
+	add_sample(t, PRIOR_WEIGHT, PRIOR_TOKENS, PRIOR_NS + PRIOR_TOKENS * PRIOR_SLOPE);
+	atomic_store(&t->ns_per_token, PRIOR_SLOPE);
+	fit(t);
+}
+
+void kvw_transfer_learn(struct kvw_transfer *t, double tokens, double ns)
+{
+	if (!(tokens >= 0) || !(ns >= 0))
+		return;
+	kvw_spin_lock(&t->lock);
+	t->weight *= FORGET;
+	t->x *= FORGET;
+	t->y *= FORGET;
+	t->xx *= FORGET;
+	t->xy *= FORGET;
+	add_sample(t, 1, tokens, ns);
+	fit(t);
+	kvw_spin_unlock(&t->lock);
+	atomic_fetch_add_explicit(&t->samples, 1, memory_order_relaxed);
+}
+
+double kvw_transfer_ns(const struct kvw_transfer *t, double tokens)
+{
+	return atomic_load_explicit(&t->fixed_ns, memory_order_relaxed) +
+	       tokens * atomic_load_explicit(&t->ns_per_token, memory_order_relaxed);
+}
+
+static double cached_of(const struct kvw_cost *cost)
+{
+	double tokens = cost->fragment_tokens;
+
+	for (size_t tier = 0; tier < KVW_TIER_COUNT; tier++)
+		tokens += cost->hit_tokens[tier];
+	return tokens;
+}
+
+/* The strategy has compared it; else the queue and the prefill alone are known. */
+static double whole_ns(const struct kvw_cost *cost)
+{
+	return cost->total_ns > 0 ? cost->total_ns : cost->queue_ns + cost->prefill_ns;
+}
+
+/* The cheapest prefiller but for the decoder itself. SIZE_MAX: there is none. */
+static size_t best_prefiller(
+	const struct kvw_candidates *set, const struct kvw_cost *costs, size_t but)
+{
+	size_t best = SIZE_MAX;
+
+	for (size_t i = 0; i < set->count; i++)
+		if (i != but && set->items[i].prefills &&
+			(best == SIZE_MAX || whole_ns(&costs[i]) < whole_ns(&costs[best])))
+			best = i;
+	return best;
+}
+
+static void look_at(const struct kvw_candidates *set, const struct kvw_cost *costs,
+	uint32_t prompt_tokens, const struct kvw_transfer *transfer, size_t i,
+	struct kvw_split *out)
+{
+	const struct kvw_cost *cost = &costs[i];
+	size_t prefiller = best_prefiller(set, costs, i);
+	double tokens = prompt_tokens - cached_of(cost), moved_ns, price;
+
+	if (!out->has_here || whole_ns(cost) < out->here_ns) {
+		out->has_here = true;
+		out->here = i;
+		out->here_ns = whole_ns(cost);
+	}
+	if (prefiller == SIZE_MAX)
+		return;
+	tokens = tokens > 0 ? tokens : 0;
+	moved_ns = kvw_transfer_ns(transfer, tokens);
+	price = whole_ns(&costs[prefiller]) + moved_ns + cost->queue_ns + cost->context_ns +
+		cost->evict_ns;
+	if (out->has_pair && price >= out->split_ns)
+		return;
+	out->has_pair = true;
+	out->decoder = i;
+	out->prefiller = prefiller;
+	out->split_ns = price;
+	out->transfer_ns = moved_ns;
+	out->tokens = tokens;
+}
+
+void kvw_split_choose(const struct kvw_candidates *set, const struct kvw_cost *costs,
+	uint32_t prompt_tokens, const struct kvw_transfer *transfer, int64_t threshold, size_t only,
+	struct kvw_split *out)
+{
+	*out = (struct kvw_split){.split = false};
+	for (size_t i = 0; i < set->count; i++)
+		if (set->items[i].usable && set->items[i].role != KVW_ROLE_PREFILL &&
+			(only == KVW_SPLIT_ANY || only == i))
+			look_at(set, costs, prompt_tokens, transfer, i, out);
+	if (!out->has_pair)
+		return;
+	if (threshold >= 0)
+		out->split = out->tokens >= (double)threshold;
+	else /* a strategy that compares nothing knows no price */
+		out->split = costs[out->prefiller].total_ns > 0 && out->split_ns < out->here_ns;
+}

@@ -1,0 +1,66 @@
+/*
+ * split.h - shall another worker prefill the prompt, and which? A choice by seconds.
+ *
+ * A request can be served by one worker ("here"), or be prefilled by one and decoded by another,
+ * which gets the KV cache over the network. Both are priced in nanoseconds with the costs that a
+ * strategy computes for each worker (struct kvw_cost):
+ *
+ *	here    total of the worker: its queue, the prefill of what it lacks, what that prefill and
+ *	        this request cost the requests that it has
+ *	split   total of the prefiller, the transfer of what the decoder lacks, the decoder's queue,
+ *	        and what one more request costs those it has
+ *
+ * So a short prompt, one that the decoder has cached, and one that would find the prefillers' queue
+ * long stay here, without a threshold. A user's threshold replaces the comparison.
+ *
+ * The time of a transfer is learned as a fixed part and one per token (struct kvw_transfer).
+ *
+ * Threads: kvw_split_choose is a pure function; a kvw_transfer has a lock of its own.
+ */
+#ifndef KVW_SPLIT_H
+#define KVW_SPLIT_H
+
+#include <stdatomic.h>
+
+#include "kvway/route.h"
+#include "routing/spin.h"
+
+#define KVW_SPLIT_BY_SECONDS INT64_C(-1) /* no threshold */
+#define KVW_SPLIT_ANY        SIZE_MAX    /* any decoder */
+
+/* How long transfers take between two pools; kvw_transfer_init. */
+struct kvw_transfer {
+	_Atomic double fixed_ns, ns_per_token; /* as learned so far */
+	_Atomic uint64_t samples;
+	atomic_bool lock;                      /* guards the sums */
+	double weight, x, y, xx, xy;           /* of samples (tokens, ns), older ones less */
+};
+
+void kvw_transfer_init(struct kvw_transfer *transfer);
+/* A transfer of so many tokens took so long. */
+void kvw_transfer_learn(struct kvw_transfer *transfer, double tokens, double ns);
+double kvw_transfer_ns(const struct kvw_transfer *transfer, double tokens);
+
+/* The best pair and the best single worker. Times in ns. */
+struct kvw_split {
+	bool split;
+	/* Indices of the set. here: the best worker for the whole request; the other two: the best
+	 * pair, of which one is `here` if split is false for lack of any. */
+	size_t here, decoder, prefiller;
+	bool has_here, has_pair;
+	double here_ns, split_ns; /* the compared prices; 0 where the strategy computes none */
+	double transfer_ns;       /* of the pair, in split_ns */
+	double tokens;            /* that the decoder lacks */
+};
+
+/*
+ * costs: [set->count], of a strategy's explain() in which all workers counted as usable that serve
+ * whole requests (`usable` of the set) or prefill (`prefills`). only: the decoder, an index, or
+ * KVW_SPLIT_ANY. threshold: split from so many tokens on that the decoder lacks, or
+ * KVW_SPLIT_BY_SECONDS.
+ */
+void kvw_split_choose(const struct kvw_candidates *set, const struct kvw_cost *costs,
+	uint32_t prompt_tokens, const struct kvw_transfer *transfer, int64_t threshold, size_t only,
+	struct kvw_split *out);
+
+#endif

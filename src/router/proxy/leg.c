@@ -1,0 +1,487 @@
+/*
+ * leg.c - see leg.h.
+ *
+ * Head and body go out from one block; the answer, which is small, is collected whole. A kept
+ * connection that was closed meanwhile is followed by one fresh one, as with any attempt.
+ */
+#include "proxy/leg.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "openai/legs.h"
+#include "proxy/busy.h"
+#include "proxy/loop.h"
+#include "proxy/pd.h"
+#include "proxy/worker_head.h"
+
+#define IO_AT_ONCE  8
+#define ANSWER_MOST ((size_t)4 << 20) /* block ids of some 500,000 tokens */
+
+struct kvw_leg {
+	TAILQ_ENTRY(kvw_leg) entry; /* of the loop's ended ones */
+	struct kvw_exchange *x;     /* NULL: it has ended */
+	struct kvw_loop *loop;
+	struct kvw_worker *worker;  /* held by its exchange */
+	struct kvw_link *link;
+	struct kvw_lease lease;
+	struct kvw_block *head;
+	char *text; /* the body; owned */
+	size_t text_len, sent; /* sent: of both */
+	uint64_t memory;       /* of limits.body_memory */
+	bool connected, fresh, trial;
+	bool heard;                 /* the present link brought a byte */
+	kvw_leg_done_fn *done;
+	int64_t begun_ns;
+	int status;                 /* 0: no head yet */
+	size_t scanned;             /* of the head, where the search for its end goes on */
+	struct kvw_chain in;        /* of the answer: its head until that is whole */
+	struct kvw_body answer;
+	char *body;                 /* owned; its payload */
+	size_t len, room;
+	struct kvw_usage usage;
+};
+
+/* --- its end --- */
+
+static void report(struct kvw_leg *leg, enum kvw_pd_leg outcome)
+{
+	struct kvw_exchange *x = leg->x;
+	int64_t now_ns = leg->loop->now_ns, ahead_ns = leg->lease.ahead_ns,
+		behind_ns = leg->lease.behind_ns, served_ns;
+	bool good = outcome == KVW_PD_LEG_OK;
+
+	if (good)
+		kvw_lease_first_token(&leg->lease, now_ns);
+	served_ns = leg->lease.served_ns;
+	kvw_lease_release(&leg->lease, now_ns);
+	if (x->pd.picked && x->strategy->ops->done != NULL) {
+		struct kvw_outcome told = {
+			.status = leg->status,
+			.first_token = good,
+			.completed = good,
+			.streamed = good, /* its first byte is its first token */
+			.prompt_known = leg->usage.prompt_known,
+			.cached_known = leg->usage.prompt_known && leg->usage.cached_known,
+			.prompt_tokens = leg->usage.prompt_tokens,
+			.cached_tokens = leg->usage.cached_tokens,
+			.first_token_ns = good ? now_ns - leg->begun_ns : 0,
+			.ahead_ns = ahead_ns,
+			.behind_ns = behind_ns,
+			.served_ns = served_ns,
+		};
+
+		x->strategy->ops->done(x->strategy, &x->pd.decision, &told, now_ns);
+	}
+	x->pd.picked = false;
+}
+
+static void grade(struct kvw_leg *leg, enum kvw_pd_leg outcome)
+{
+	static const enum kvw_grade grades[KVW_PD_LEGS] = {
+		[KVW_PD_LEG_OK] = KVW_GRADE_GOOD,
+		[KVW_PD_LEG_NO_PARAMS] = KVW_GRADE_GOOD,
+		[KVW_PD_LEG_ERROR] = KVW_GRADE_BAD,
+		[KVW_PD_LEG_LOST] = KVW_GRADE_BAD,
+		[KVW_PD_LEG_TIMEOUT] = KVW_GRADE_BAD,
+	};
+	enum kvw_grade is = grades[outcome];
+
+	if (outcome == KVW_PD_LEG_ERROR && leg->status < 500)
+		is = KVW_GRADE_NONE; /* the request's own fault */
+	if (is != KVW_GRADE_NONE || leg->trial)
+		kvw_fleet_judge(leg->loop->fleet, leg->worker, is, leg->trial,
+			kvw_pd_leg_why(outcome), leg->loop->now_ns);
+}
+
+/* The one place where a leg ends. */
+static void end_leg(struct kvw_leg *leg, enum kvw_pd_leg outcome)
+{
+	struct kvw_exchange *x = leg->x;
+	struct kvw_loop *loop = leg->loop;
+
+	if (leg->link != NULL && outcome <= KVW_PD_LEG_NO_PARAMS && leg->answer.done &&
+		leg->answer.framing != KVW_FRAME_CLOSE && leg->connected)
+		kvw_link_release(leg->link, loop->now_ns);
+	else if (leg->link != NULL)
+		kvw_link_close(leg->link);
+	leg->link = NULL;
+	kvw_stall_left(&leg->worker->stall);
+	x->pd.prefill_ns = loop->now_ns - leg->begun_ns;
+	x->pd.prompt_tokens = leg->usage.prompt_known ? leg->usage.prompt_tokens : 0;
+	x->pd.cached_tokens = leg->usage.cached_known ? leg->usage.cached_tokens : 0;
+	report(leg, outcome);
+	grade(leg, outcome);
+	kvw_pd_leg_ended(x, outcome, leg->status);
+	kvw_block_put(&loop->blocks, leg->head);
+	leg->head = NULL;
+	kvw_account_update(loop->shared->memory, &leg->memory, 0);
+	kvw_chain_clear(&leg->in, &loop->blocks);
+	leg->x = NULL;
+	x->pd.leg = NULL;
+	TAILQ_INSERT_TAIL(&loop->ended_legs, leg, entry);
+}
+
+static void free_leg(struct kvw_leg *leg)
+{
+	free(leg->text);
+	free(leg->body);
+	free(leg);
+}
+
+void kvw_leg_reap(struct kvw_loop *loop)
+{
+	struct kvw_leg *leg;
+
+	while ((leg = TAILQ_FIRST(&loop->ended_legs)) != NULL) {
+		TAILQ_REMOVE(&loop->ended_legs, leg, entry);
+		free_leg(leg);
+	}
+}
+
+/* By itself, and not since its exchange waits no longer. */
+static void finish(struct kvw_leg *leg, enum kvw_pd_leg outcome)
+{
+	struct kvw_exchange *x = leg->x;
+	kvw_leg_done_fn *done = leg->done;
+
+	end_leg(leg, outcome);
+	kvw_wait_end(x, KVW_WAITED);
+	done(x);
+}
+
+void kvw_leg_look(struct kvw_exchange *x)
+{
+	struct kvw_worker *worker = x->pd.prefiller;
+
+	if (x->pd.leg == NULL)
+		return;
+	if (kvw_worker_life(worker) == KVW_WORKER_GONE || !kvw_worker_is_up(worker) ||
+		kvw_worker_fell_asleep(worker) ||
+		kvw_stall_state(&worker->stall) == KVW_STALL_FOUND)
+		finish(x->pd.leg, KVW_PD_LEG_LOST);
+}
+
+/* --- the wait --- */
+
+static void wait_ended(struct kvw_exchange *x, enum kvw_waited how)
+{
+	if (x->pd.leg != NULL)
+		end_leg(x->pd.leg,
+			how == KVW_WAITED_EXPIRED ? KVW_PD_LEG_TIMEOUT : KVW_PD_LEG_CANCELLED);
+}
+
+static void wait_expired(struct kvw_exchange *x)
+{
+	(void)x; /* it goes on with what wait_ended has noted */
+}
+
+static const struct kvw_wait_kind prefill = {
+	.name = "prefill",
+	.text = "its prompt to be prefilled by another worker",
+	.timer = KVW_TIMER_PREFILL,
+	.ended = wait_ended,
+	.expired = wait_expired,
+};
+
+/* --- the answer --- */
+
+/* Appends payload. A longer answer than any with parameters is cut, and read as far as it is. */
+static void keep_payload(void *arg, const char *data, size_t len)
+{
+	struct kvw_leg *leg = arg;
+	char *more;
+
+	kvw_usage_feed(&leg->usage, data, len);
+	if (leg->len + len > ANSWER_MOST)
+		return;
+	if (leg->len + len > leg->room) {
+		size_t room = 2 * (leg->len + len) + 4096;
+
+		more = realloc(leg->body, room);
+		if (more == NULL)
+			return;
+		leg->body = more;
+		leg->room = room;
+	}
+	memcpy(leg->body + leg->len, data, len);
+	leg->len += len;
+}
+
+static void take_whole_answer(struct kvw_leg *leg)
+{
+	struct kvw_leg_params params;
+
+	kvw_usage_finish(&leg->usage);
+	if (leg->status == 200)
+		kvw_stall_heard(&leg->worker->stall, leg->loop->now_ns);
+	if (leg->status != 200) {
+		finish(leg, kvw_busy_says(leg->body == NULL ? "" : leg->body, leg->len)
+				    ? KVW_PD_LEG_FULL
+				    : KVW_PD_LEG_ERROR);
+		return;
+	}
+	if (leg->body == NULL ||
+		kvw_leg_params_read((struct kvw_slice){leg->body, leg->len}, &params) != KVW_OK ||
+		!kvw_pd_take_params(leg->x, &params)) {
+		finish(leg, KVW_PD_LEG_NO_PARAMS);
+		return;
+	}
+	finish(leg, KVW_PD_LEG_OK);
+}
+
+/* The head is whole in data[0..len). False: the leg has ended. */
+static bool take_head(struct kvw_leg *leg, const char *data, size_t len)
+{
+	struct kvw_head *head = &leg->loop->response_head;
+	struct kvw_head_error error;
+	int64_t pause_ns = 0;
+
+	head->field_limit = (size_t)leg->x->config->limits_headers;
+	if (kvw_head_parse_response(head, data, len, false, &error) != KVW_OK ||
+		head->status == 101) {
+		finish(leg, KVW_PD_LEG_LOST);
+		return false;
+	}
+	if (head->status < 200)
+		return true;
+	leg->status = head->status;
+	if (kvw_busy_by_head(head, &pause_ns)) {
+		kvw_load_refused(&leg->worker->load, pause_ns, leg->loop->now_ns);
+		finish(leg, KVW_PD_LEG_FULL);
+		return false;
+	}
+	if (!head->keep_alive)
+		leg->connected = false; /* it is not kept */
+	kvw_body_begin(&leg->answer, head->framing, head->content_length, 0);
+	return true;
+}
+
+/* Bytes of heads, up to the final one's end. Returns how many of data were used; SIZE_MAX: the leg
+ * has ended. */
+static size_t feed_head(struct kvw_leg *leg, const char *data, size_t len)
+{
+	size_t used = 0;
+
+	while (leg->status == 0 && used < len) {
+		struct kvw_block *block = leg->in.last;
+		size_t before, end, more = len - used;
+
+		if (block == NULL) {
+			block = kvw_block_get(&leg->loop->blocks, KVW_BLOCK_LARGE);
+			if (block == NULL) {
+				finish(leg, KVW_PD_LEG_LOST);
+				return SIZE_MAX;
+			}
+			kvw_chain_take(&leg->in, block);
+		}
+		before = block->end;
+		more = more < kvw_block_room(block) ? more : kvw_block_room(block);
+		memcpy(block->data + before, data + used, more);
+		end = kvw_head_find_end(block->data, before + more, &leg->scanned);
+		if (end == 0 && more < len - used) {
+			finish(leg, KVW_PD_LEG_LOST); /* too large */
+			return SIZE_MAX;
+		}
+		used += end == 0 ? more : end - before;
+		block->end = end == 0 ? (uint32_t)(before + more) : 0;
+		if (end == 0)
+			return used;
+		leg->scanned = 0;
+		if (!take_head(leg, block->data, end))
+			return SIZE_MAX;
+	}
+	return used;
+}
+
+static void feed_answer(struct kvw_leg *leg, const char *data, size_t len)
+{
+	size_t used = feed_head(leg, data, len), body_used;
+
+	leg->heard = true;
+	if (used == SIZE_MAX || leg->status == 0)
+		return;
+	if (kvw_body_feed(&leg->answer, data + used, len - used, keep_payload, leg, &body_used) !=
+		KVW_OK)
+		finish(leg, KVW_PD_LEG_LOST);
+	else if (leg->answer.done)
+		take_whole_answer(leg);
+}
+
+/* --- its connection --- */
+
+static void on_leg_link(struct kvw_link *link, void *user);
+
+/* False: there is none; the leg is as it was. */
+static bool connect_leg(struct kvw_leg *leg, bool fresh)
+{
+	struct kvw_loop *loop = leg->loop;
+
+	leg->sent = 0;
+	leg->heard = false;
+	if (kvw_link_take(&loop->links, leg->worker, fresh, on_leg_link, leg, &leg->link) !=
+		KVW_OK) {
+		leg->link = NULL;
+		return false;
+	}
+	leg->fresh = !leg->link->reused;
+	leg->connected = leg->link->connected;
+	kvw_metrics_add(loop->metrics,
+		leg->link->reused ? KVW_COUNT_UPSTREAM_REUSES : KVW_COUNT_UPSTREAM_CONNECTS, 1);
+	return true;
+}
+
+static void connection_lost(struct kvw_leg *leg)
+{
+	if (!leg->fresh && !leg->heard) {
+		kvw_link_close(leg->link);
+		leg->link = NULL;
+		if (connect_leg(leg, true)) {
+			kvw_metrics_add(leg->loop->metrics, KVW_COUNT_STALE_RETRIES, 1);
+			return;
+		}
+	}
+	finish(leg, KVW_PD_LEG_LOST);
+}
+
+static size_t unsent(const struct kvw_leg *leg)
+{
+	return leg->head->end + leg->text_len - leg->sent;
+}
+
+static void send_rest(struct kvw_leg *leg)
+{
+	struct kvw_io *io = &leg->link->io;
+	size_t head = leg->head->end;
+
+	for (int i = 0; i < IO_AT_ONCE && io->writable && unsent(leg) > 0; i++) {
+		size_t of_body = leg->sent > head ? leg->sent - head : 0;
+		struct iovec iov[] = {
+			{leg->head->data + leg->sent, head - leg->sent},
+			{leg->text + of_body, leg->text_len - of_body},
+		};
+		bool begun = leg->sent >= head;
+		ssize_t n = kvw_io_writev(io, iov + begun, 2 - begun);
+
+		if (n < 0 && errno == EAGAIN)
+			return;
+		if (n < 0) { /* reading will say why */
+			io->writable = false;
+			io->readable = true;
+			return;
+		}
+		leg->sent += (size_t)n;
+	}
+	if (io->writable && unsent(leg) > 0)
+		kvw_io_again(io);
+}
+
+static void receive(struct kvw_leg *leg)
+{
+	struct kvw_link *link = leg->link;
+	struct kvw_io *io = &link->io;
+
+	for (int i = 0; i < IO_AT_ONCE && io->readable; i++) {
+		struct iovec iov = {leg->loop->scratch, KVW_LOOP_SCRATCH};
+		ssize_t n = kvw_io_readv(io, &iov, 1, KVW_LOOP_SCRATCH);
+
+		if (n < 0 && errno == EAGAIN)
+			return;
+		if (n > 0)
+			feed_answer(leg, leg->loop->scratch, (size_t)n);
+		else if (n == 0 && leg->status != 0 && kvw_body_close(&leg->answer))
+			take_whole_answer(leg);
+		else
+			connection_lost(leg);
+		if (leg->link != link)
+			return; /* it has ended, or begun again */
+	}
+	if (io->readable)
+		kvw_io_again(io);
+}
+
+static void on_leg_link(struct kvw_link *link, void *user)
+{
+	struct kvw_leg *leg = user;
+	int cause = 0;
+	enum kvw_err err = KVW_OK;
+
+	leg->loop->now_ns = kvw_clock_ns();
+	if (!link->connected) {
+		err = kvw_link_connect_result(link, &cause);
+		leg->connected = err == KVW_OK;
+	}
+	if (err == KVW_EAGAIN)
+		return;
+	if (err != KVW_OK) {
+		connection_lost(leg);
+		return;
+	}
+	if (unsent(leg) > 0 && link->io.writable)
+		send_rest(leg);
+	if (link->io.readable)
+		receive(leg);
+}
+
+/* --- its beginning --- */
+
+/* Head and body as the prefiller gets them. False: no memory, or the body must stay whole. */
+static bool make_text(struct kvw_leg *leg)
+{
+	struct kvw_exchange *x = leg->x;
+	size_t len = (size_t)kvw_upload_payload(&x->upload);
+	char *plain = malloc(len + 1);
+	struct kvw_worker_body body = {.framing = KVW_FRAME_LENGTH};
+	struct kvw_splice splice;
+
+	if (plain != NULL && kvw_upload_copy(&x->upload, plain, len) &&
+		kvw_leg_prefill((struct kvw_slice){plain, len}, x->path.api, &splice) == KVW_OK) {
+		body.content_length = (uint64_t)((int64_t)len + splice.growth);
+		leg->text = malloc((size_t)body.content_length + 1);
+		leg->head = leg->text == NULL ? NULL : kvw_worker_head(x, leg->worker, &body);
+		if (leg->head != NULL)
+			leg->text_len = kvw_splice_write(
+				&splice, (struct kvw_slice){plain, len}, leg->text);
+	}
+	free(plain);
+	return leg->head != NULL;
+}
+
+/* Nothing of it was sent. */
+static bool give_up(struct kvw_leg *leg)
+{
+	kvw_block_put(&leg->loop->blocks, leg->head);
+	report(leg, KVW_PD_LEG_LOST);
+	free_leg(leg);
+	return false;
+}
+
+bool kvw_leg_begin(struct kvw_exchange *x, kvw_leg_done_fn *done)
+{
+	struct kvw_leg *leg = calloc(1, sizeof(*leg));
+	struct kvw_loop *loop = x->loop;
+	int64_t limit_ms = x->config->timeout_first_token_ms;
+
+	if (leg == NULL)
+		return false;
+	leg->x = x;
+	leg->loop = loop;
+	leg->worker = x->pd.prefiller;
+	leg->done = done;
+	leg->begun_ns = loop->now_ns;
+	kvw_usage_init(&leg->usage);
+	if (!make_text(leg) || !connect_leg(leg, false))
+		return give_up(leg);
+	leg->trial = kvw_fleet_picked(loop->fleet, leg->worker, loop->now_ns);
+	kvw_lease_take(&leg->lease, &leg->worker->load, x->pd.decision.prefill_ns, loop->now_ns);
+	kvw_lease_hold(&leg->lease, x->pd.decision.prompt_tokens);
+	kvw_stall_wait(&leg->worker->stall, x->pd.decision.prefill_ns, loop->now_ns);
+	x->pd.leg = leg;
+	kvw_account_update(loop->shared->memory, &leg->memory, leg->text_len);
+	/* Half of the time, so that the decoder can do it alone. */
+	kvw_wait_begin(x, &prefill,
+		x->complete_ns + limit_ms * KVW_NS_PER_MS / (x->config->pd_fallback ? 2 : 1));
+	if (leg->connected)
+		kvw_io_again(&leg->link->io);
+	return true;
+}

@@ -1,0 +1,29 @@
+/*
+ * leg.h - the first leg of a request that one worker prefills and another decodes: asked of the
+ * prefiller, and its answer read for the parameters of the transfer.
+ *
+ * A leg has a connection, a lease and a timer of its own; nothing of its answer reaches the client.
+ * Its exchange waits (wait.h) and has the decoder's lease meanwhile. However it ends, it ends once:
+ * its lease is given back, the strategy hears the outcome, the worker is graded.
+ *
+ * Threads: those of the exchange's loop.
+ */
+#ifndef KVW_LEG_H
+#define KVW_LEG_H
+
+#include "proxy/exchange.h"
+
+/* Called when the leg has ended: goes on with the exchange, whose x->pd has the result. */
+typedef void kvw_leg_done_fn(struct kvw_exchange *x);
+
+/* Begins the leg at x->pd.prefiller by x->pd.decision, and the wait for it. False: it cannot be
+ * asked; the decision has been reported as unserved. */
+bool kvw_leg_begin(struct kvw_exchange *x, kvw_leg_done_fn *done) KVW_MUST_CHECK;
+
+/* Ends the leg, if its worker has left, is down, asleep or stands still: it would wait in vain. */
+void kvw_leg_look(struct kvw_exchange *x);
+
+/* Frees what has ended. Between turns of the loop. */
+void kvw_leg_reap(struct kvw_loop *loop);
+
+#endif

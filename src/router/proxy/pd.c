@@ -1,0 +1,491 @@
+/*
+ * pd.c - see pd.h.
+ *
+ * Engine ids: a pair of workers has a word in a table, by a hash of both, with the engine id at its
+ * last transfer that worked. Two pairs may share a word; then one of them does its transfers one at
+ * a time for a while, which costs time and nothing else.
+ */
+#include "proxy/pd.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+#include "base/log.h"
+#include "openai/splice.h"
+#include "proxy/loop.h"
+#include "routing/choice.h"
+
+#define PAIRS      4096
+#define LEGS_MOST  3 /* of a request; then it is served whole */
+#define MARGIN_NS  (1 * KVW_NS_PER_S) /* clocks and networks, before a lease's end */
+#define SCRAPE_NS  (2 * KVW_NS_PER_S) /* by which a reading of metrics may be late */
+#define EXPIRY_MOST_S 86400.0 /* a time further ahead is on another clock */
+
+struct kvw_pd_shared {
+	struct kvw_transfer transfers[KVW_MAX_MODEL_GROUPS + 1];
+	_Atomic uint64_t proven[PAIRS];       /* engine id of its last good transfer; 0: none yet */
+	_Atomic int64_t probed_until_ns[PAIRS]; /* one transfer tries the pair until then; 0: none */
+};
+
+const char *kvw_pd_leg_why(enum kvw_pd_leg outcome)
+{
+	static const char *const why[KVW_PD_LEGS] = {
+		[KVW_PD_LEG_OK] = "it has prefilled",
+		[KVW_PD_LEG_NO_PARAMS] = "its answer has no kv_transfer_params",
+		[KVW_PD_LEG_ERROR] = "it answered an error to a prefill",
+		[KVW_PD_LEG_LOST] = "its connection was lost while it prefilled",
+		[KVW_PD_LEG_TIMEOUT] = "it did not prefill in time",
+		[KVW_PD_LEG_FULL] = "it is full",
+		[KVW_PD_LEG_CANCELLED] = "the client left",
+	};
+
+	return why[outcome];
+}
+
+struct kvw_pd_shared *kvw_pd_shared_create(void)
+{
+	struct kvw_pd_shared *shared = calloc(1, sizeof(*shared));
+
+	for (size_t i = 0; shared != NULL && i <= KVW_MAX_MODEL_GROUPS; i++)
+		kvw_transfer_init(&shared->transfers[i]);
+	return shared;
+}
+
+void kvw_pd_shared_destroy(struct kvw_pd_shared *shared)
+{
+	free(shared);
+}
+
+struct kvw_transfer *kvw_pd_transfer(struct kvw_pd_shared *shared, size_t group)
+{
+	return &shared->transfers[group < KVW_MAX_MODEL_GROUPS ? group : KVW_MAX_MODEL_GROUPS];
+}
+
+static struct kvw_transfer *transfer_of(const struct kvw_exchange *x)
+{
+	return kvw_pd_transfer(x->loop->shared->pd,
+		x->division.group == NULL ? SIZE_MAX
+					  : (size_t)(x->division.group - x->config->model_groups));
+}
+
+/* --- roles --- */
+
+static bool has_roles(const struct kvw_exchange *x)
+{
+	return atomic_load_explicit(&x->loop->fleet->roles, memory_order_relaxed) > 0;
+}
+
+void kvw_pd_keep(const struct kvw_exchange *x, struct kvw_fleet_table *table)
+{
+	bool decodes = false, any = false;
+
+	if (!has_roles(x))
+		return;
+	for (size_t i = 0; i < table->count; i++) {
+		struct kvw_candidate *item = &table->items[i];
+
+		item->prefills = item->usable && item->role != KVW_ROLE_DECODE &&
+				 !kvw_load_is_full(item->load, x->loop->now_ns);
+		decodes = decodes || (item->usable && item->role != KVW_ROLE_PREFILL);
+		any = any || (item->usable && item->role == KVW_ROLE_PREFILL);
+	}
+	if (!any || !decodes)
+		return;
+	table->version = 0; /* it is refilled next time */
+	for (size_t i = 0; i < table->count; i++)
+		if (table->items[i].role == KVW_ROLE_PREFILL)
+			table->items[i].usable = false;
+}
+
+bool kvw_pd_chooses(const struct kvw_exchange *x)
+{
+	return x->strategy->ops->prepare >= KVW_PREPARE_CONTENT;
+}
+
+bool kvw_pd_reads(const struct kvw_exchange *x)
+{
+	return has_roles(x) && x->config->pd_transfer != KVW_PD_TRANSFER_OFF &&
+	       x->config->pd_threshold >= 0;
+}
+
+/* --- the plan --- */
+
+static bool ends_with(struct kvw_slice text, const char *end)
+{
+	size_t len = strlen(end);
+
+	return text.len >= len && memcmp(text.data + text.len - len, end, len) == 0;
+}
+
+static struct kvw_slice path_of(const struct kvw_exchange *x)
+{
+	const char *mark = memchr(x->target.data, '?', x->target.len);
+
+	return (struct kvw_slice){
+		x->target.data, mark == NULL ? x->target.len : (size_t)(mark - x->target.data)};
+}
+
+/* One answer to one prompt, on a path whose body both legs can have. */
+static bool can_be_split(const struct kvw_exchange *x)
+{
+	struct kvw_slice path = path_of(x);
+
+	if (!x->whole || !x->scanned || !x->route.teaches || !x->route.content_known ||
+		x->route.chain_count != 1 || x->route.choices > 1 || x->pin.len > 0 ||
+		x->sagemaker.invocation || kvw_exchange_kept(x).len > 0)
+		return false;
+	switch (x->route.api) {
+	case KVW_API_CHAT:
+		return ends_with(path, "/chat/completions");
+	case KVW_API_COMPLETIONS:
+		return ends_with(path, "/completions");
+	case KVW_API_RESPONSES:
+		return ends_with(path, "/responses");
+	case KVW_API_MESSAGES:
+		return ends_with(path, "/messages");
+	default:
+		return false;
+	}
+}
+
+static void drop_params(struct kvw_parted *pd)
+{
+	free(pd->params);
+	pd->params = NULL;
+	pd->params_len = 0;
+}
+
+bool kvw_pd_begin(struct kvw_exchange *x)
+{
+	struct kvw_parted *pd = &x->pd;
+
+	if (!has_roles(x) || x->config->pd_transfer == KVW_PD_TRANSFER_OFF ||
+		!kvw_exchange_computes(x))
+		return false;
+	if (pd->state == KVW_PD_PREFILLED && x->loop->now_ns < pd->until_ns)
+		return false; /* for whichever decoder is chosen now */
+	drop_params(pd);
+	pd->state = KVW_PD_UNPLANNED;
+	if (pd->settled || pd->legs >= LEGS_MOST)
+		return false;
+	if (!can_be_split(x)) {
+		if (x->dry == NULL && !pd->settled)
+			kvw_metrics_pd_plan(x->loop->metrics, KVW_PD_PLAN_WHOLE);
+		pd->settled = true;
+		return false;
+	}
+	return true;
+}
+
+/* Costs of all workers, those that only prefill included. */
+static bool weigh(struct kvw_exchange *x, const struct kvw_candidates *set, uint32_t *prompt_tokens)
+{
+	struct kvw_loop *loop = x->loop;
+	struct kvw_candidate *items = loop->candidates.items;
+	struct kvw_candidates all = *set;
+	struct kvw_decision decision;
+	bool had[KVW_MAX_WORKERS];
+	enum kvw_err err;
+
+	decision.prompt_tokens = 0;
+	if (x->strategy->ops->explain == NULL || set->items != items)
+		return false;
+	if (loop->gates.costs == NULL)
+		loop->gates.costs = calloc(KVW_MAX_WORKERS, sizeof(loop->gates.costs[0]));
+	if (loop->gates.costs == NULL)
+		return false;
+	for (size_t i = 0; i < set->count; i++) {
+		had[i] = items[i].usable;
+		items[i].usable = had[i] || items[i].prefills;
+	}
+	all.version = 0;
+	err = x->strategy->ops->explain(x->strategy, &x->route, &all, loop->now_ns,
+		loop->gates.costs, &decision);
+	for (size_t i = 0; i < set->count; i++)
+		items[i].usable = had[i];
+	*prompt_tokens = kvw_pd_chooses(x) ? decision.prompt_tokens : kvw_request_tokens(&x->route);
+	return err == KVW_OK;
+}
+
+bool kvw_pd_plan(struct kvw_exchange *x, const struct kvw_candidates *set, size_t decoder,
+	struct kvw_split *found)
+{
+	struct kvw_parted *pd = &x->pd;
+	uint32_t tokens;
+
+	*found = (struct kvw_split){.split = false};
+	if (!weigh(x, set, &tokens))
+		return false;
+	kvw_split_choose(set, x->loop->gates.costs, tokens, transfer_of(x),
+		x->config->pd_threshold, decoder, found);
+	if (x->dry == NULL && found->has_here)
+		kvw_metrics_pd_plan(x->loop->metrics,
+			found->split      ? KVW_PD_PLAN_SPLIT
+			: found->has_pair ? KVW_PD_PLAN_HERE
+					  : KVW_PD_PLAN_DECODER_ALONE);
+	if (!found->split)
+		return false;
+	pd->state = KVW_PD_PLANNED;
+	pd->decision = (struct kvw_decision){.pos = found->prefiller,
+		.worker_id = set->items[found->prefiller].id,
+		.prompt_tokens = tokens,
+		.prefill_ns = (int64_t)x->loop->gates.costs[found->prefiller].prefill_ns};
+	pd->tokens = found->tokens;
+	pd->transfer_ns = found->transfer_ns;
+	return true;
+}
+
+enum kvw_err kvw_pd_pick(struct kvw_exchange *x, struct kvw_candidates *set, uint32_t id,
+	struct kvw_decision *out)
+{
+	struct kvw_fleet_table *table = &x->loop->candidates;
+	bool had[KVW_MAX_WORKERS];
+	enum kvw_err err;
+
+	table->version = set->version = 0;
+	for (size_t i = 0; i < table->count; i++) {
+		struct kvw_candidate *item = &table->items[i];
+
+		had[i] = item->usable;
+		item->usable = item->id == id && (had[i] || item->prefills);
+	}
+	err = x->strategy->ops->pick(x->strategy, &x->route, set, x->loop->now_ns, out);
+	for (size_t i = 0; i < table->count; i++)
+		table->items[i].usable = had[i];
+	return err;
+}
+
+/* --- the leg --- */
+
+/* When its half has passed. */
+static int64_t half_of_lease_ns(const struct kvw_exchange *x, double expires_s)
+{
+	double left_s = expires_s - (double)kvw_clock_wall_ns() / 1e9;
+	int64_t lease_ns = x->config->pd_lease_ms * KVW_NS_PER_MS;
+
+	if (expires_s > 0 && left_s > -EXPIRY_MOST_S && left_s < EXPIRY_MOST_S &&
+		left_s * 1e9 - (double)MARGIN_NS < (double)lease_ns / 2)
+		return (int64_t)(left_s * 1e9) - MARGIN_NS;
+	return lease_ns / 2;
+}
+
+bool kvw_pd_take_params(struct kvw_exchange *x, const struct kvw_leg_params *params)
+{
+	struct kvw_parted *pd = &x->pd;
+	char *copy = malloc(params->text.len + 1);
+
+	if (copy == NULL)
+		return false;
+	memcpy(copy, params->text.data, params->text.len);
+	drop_params(pd);
+	pd->params = copy;
+	pd->params_len = params->text.len;
+	pd->engine = XXH3_64bits(params->engine_id.data, params->engine_id.len) | 1;
+	pd->answered_ns = x->loop->now_ns;
+	pd->until_ns = x->loop->now_ns + half_of_lease_ns(x, params->expires_s);
+	return true;
+}
+
+void kvw_pd_leg_ended(struct kvw_exchange *x, enum kvw_pd_leg outcome, int status)
+{
+	struct kvw_parted *pd = &x->pd;
+	struct kvw_loop *loop = x->loop;
+
+	kvw_metrics_pd_leg(loop->metrics, outcome, pd->prefill_ns, pd->prompt_tokens,
+		pd->cached_tokens);
+	kvw_trace_text(x->trace, loop->now_ns, KVW_TRACE_PREFILLED, outcome, pd->prompt_tokens,
+		outcome == KVW_PD_LEG_OK ? "" : kvw_pd_leg_why(outcome));
+	pd->state = outcome == KVW_PD_LEG_OK ? KVW_PD_PREFILLED : KVW_PD_ALONE;
+	if (outcome == KVW_PD_LEG_OK)
+		return;
+	pd->settled = true;
+	kvw_debug("proxy", "prefill failed url=%s why=\"%s\" status=%d request_id=%.*s",
+		pd->prefiller->url, kvw_pd_leg_why(outcome), status, (int)x->request_id.len,
+		x->request_id.data);
+}
+
+/* --- the decoder --- */
+
+static uint64_t pair_key(const struct kvw_exchange *x)
+{
+	const struct kvw_worker *p = x->pd.prefiller, *d = x->attempt.worker;
+	uint32_t ids[4] = {p->id, p->use, d->id, d->use};
+
+	return XXH3_64bits(ids, sizeof(ids));
+}
+
+/* Whether the pair may transfer now. Where the prefiller is another engine than at the last time,
+ * this request alone tries it. */
+static bool may_transfer(struct kvw_exchange *x)
+{
+	struct kvw_pd_shared *shared = x->loop->shared->pd;
+	size_t pair = pair_key(x) % PAIRS;
+	uint64_t proven = atomic_load_explicit(&shared->proven[pair], memory_order_relaxed);
+	int64_t until = atomic_load_explicit(&shared->probed_until_ns[pair], memory_order_relaxed);
+	int64_t now_ns = x->loop->now_ns;
+
+	x->pd.probe = false;
+	if (proven == 0 || proven == x->pd.engine)
+		return true;
+	if (now_ns < until ||
+		!atomic_compare_exchange_strong(&shared->probed_until_ns[pair], &until,
+			now_ns + x->config->pd_lease_ms * KVW_NS_PER_MS))
+		return false;
+	kvw_info("proxy", "prefiller has another engine id: one transfer tries it prefiller=%s "
+			  "decoder=%s",
+		x->pd.prefiller->url, x->attempt.worker->url);
+	x->pd.probe = true;
+	return true;
+}
+
+static void count_decode(const struct kvw_exchange *x, enum kvw_pd_decode outcome)
+{
+	kvw_metrics_pd_decode(x->loop->metrics, outcome);
+	kvw_trace_note(x->trace, x->loop->now_ns, KVW_TRACE_DECODE, outcome);
+}
+
+/* The client's body with the parameters. False: no memory. */
+static bool make_body(struct kvw_exchange *x)
+{
+	struct kvw_parted *pd = &x->pd;
+	size_t len = (size_t)kvw_upload_payload(&x->upload);
+	char *plain = malloc(len + 1);
+	struct kvw_splice splice;
+
+	if (plain != NULL && kvw_upload_copy(&x->upload, plain, len) &&
+		kvw_leg_decode((struct kvw_slice){plain, len},
+			(struct kvw_slice){pd->params, pd->params_len}, &splice) == KVW_OK) {
+		pd->body_len = (size_t)((int64_t)len + splice.growth);
+		pd->body = malloc(pd->body_len + 1);
+		if (pd->body != NULL)
+			(void)kvw_splice_write(&splice, (struct kvw_slice){plain, len}, pd->body);
+		if (pd->body != NULL)
+			kvw_account_update(x->loop->shared->memory, &pd->memory, pd->body_len);
+	}
+	free(plain);
+	return pd->body != NULL;
+}
+
+void kvw_pd_hand_over(struct kvw_exchange *x)
+{
+	struct kvw_parted *pd = &x->pd;
+
+	if (pd->prefiller != x->attempt.worker && may_transfer(x) && make_body(x))
+		return;
+	if (pd->prefiller != x->attempt.worker) /* else it has the prompt in its cache */
+		count_decode(x, KVW_PD_DECODE_QUARANTINED);
+	pd->state = KVW_PD_ALONE;
+	pd->settled = pd->counted = true;
+	drop_params(pd);
+}
+
+void kvw_pd_handed(struct kvw_exchange *x)
+{
+	struct kvw_parted *pd = &x->pd;
+
+	if (pd->handed_ns != 0)
+		return;
+	pd->handed_ns = kvw_clock_ns();
+	kvw_metrics_pd_handover(x->loop->metrics, pd->handed_ns - pd->answered_ns);
+	kvw_timer_set(&x->loop->timers, &pd->timer, KVW_TIMER_LEASE, pd->until_ns);
+}
+
+static void prove(struct kvw_exchange *x)
+{
+	struct kvw_pd_shared *shared = x->loop->shared->pd;
+	size_t pair = pair_key(x) % PAIRS;
+
+	atomic_store_explicit(&shared->proven[pair], x->pd.engine, memory_order_relaxed);
+	if (x->pd.probe)
+		atomic_store_explicit(&shared->probed_until_ns[pair], 0, memory_order_relaxed);
+	x->pd.probe = false;
+}
+
+void kvw_pd_first_token(struct kvw_exchange *x)
+{
+	struct kvw_parted *pd = &x->pd;
+	int64_t took_ns = x->loop->now_ns - pd->handed_ns;
+
+	kvw_timer_clear(&x->loop->timers, &pd->timer);
+	prove(x);
+	atomic_fetch_add_explicit(&x->attempt.worker->transfers, 1, memory_order_relaxed);
+	count_decode(x, KVW_PD_DECODE_TRANSFERRED);
+	pd->settled = true;
+	if (!x->event_stream)
+		return;
+	kvw_metrics_pd_transfer(x->loop->metrics, took_ns);
+	took_ns -= x->attempt.decision.queue_ns;
+	kvw_transfer_learn(transfer_of(x), pd->tokens, took_ns > 0 ? (double)took_ns : 0);
+}
+
+bool kvw_pd_refused(struct kvw_exchange *x, const char *why)
+{
+	if (!kvw_pd_hands(x) || x->first_token_ns != 0)
+		return false;
+	count_decode(x, KVW_PD_DECODE_REFUSED);
+	x->pd.settled = true;
+	kvw_attempt_excused(&x->attempt, KVW_EXCUSE_LACKS, why);
+	return true;
+}
+
+/* Its engine has moved since, and lately, so its scheduler has seen the request, and its heartbeats
+ * prolong the lease. */
+static bool engine_moves(const struct kvw_exchange *x)
+{
+	int64_t moved_ns = kvw_stall_moved_ns(&x->attempt.worker->stall);
+	int64_t lately_ns = x->config->pd_lease_ms * KVW_NS_PER_MS / 4;
+	int64_t read_ns = x->config->health_metrics_interval_ms * KVW_NS_PER_MS + SCRAPE_NS;
+
+	if (lately_ns < read_ns)
+		lately_ns = read_ns;
+	return moved_ns > x->pd.handed_ns && x->loop->now_ns - moved_ns < lately_ns;
+}
+
+bool kvw_pd_lease_passed(struct kvw_exchange *x)
+{
+	struct kvw_parted *pd = &x->pd;
+
+	if (!kvw_pd_hands(x) || x->first_token_ns != 0 || kvw_exchange_answering(x))
+		return false;
+	if (engine_moves(x)) {
+		kvw_timer_set(&x->loop->timers, &pd->timer, KVW_TIMER_LEASE,
+			x->loop->now_ns + x->config->pd_lease_ms * KVW_NS_PER_MS / 4);
+		return false;
+	}
+	count_decode(x, KVW_PD_DECODE_EXPIRED);
+	kvw_attempt_excused(&x->attempt, KVW_EXCUSE_BUSY,
+		"it has not begun on what was prefilled for it within half of the lease");
+	return true;
+}
+
+void kvw_pd_attempt_ended(struct kvw_exchange *x)
+{
+	struct kvw_parted *pd = &x->pd;
+
+	kvw_timer_clear(&x->loop->timers, &pd->timer);
+	if (pd->body == NULL)
+		return;
+	free(pd->body);
+	pd->body = NULL;
+	kvw_account_update(x->loop->shared->memory, &pd->memory, 0);
+	if (x->attempt.written == 0 && x->first_token_ns == 0)
+		return; /* nothing was sent of them: another decoder can have them */
+	if (x->first_token_ns == 0 && !kvw_exchange_ended(x) && !pd->settled)
+		count_decode(x, KVW_PD_DECODE_REPEATED);
+	else if (x->first_token_ns == 0 && x->client->state == KVW_CLIENT_LOST)
+		count_decode(x, KVW_PD_DECODE_LEFT);
+	drop_params(pd);
+	pd->state = KVW_PD_UNPLANNED;
+	pd->handed_ns = 0;
+}
+
+void kvw_pd_end(struct kvw_exchange *x)
+{
+	drop_params(&x->pd);
+	if (x->pd.prefiller != NULL)
+		kvw_links_unhold(&x->loop->links, x->pd.prefiller);
+	x->pd.prefiller = NULL;
+}

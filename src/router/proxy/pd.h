@@ -1,0 +1,95 @@
+/*
+ * pd.h - prefill and decode on different workers: which pair, and what becomes of the transfer.
+ *
+ * Where workers have roles (`role`), a strategy's costs say for each prompt whether one worker
+ * serves it whole, or one prefills it and another decodes (routing/split.h). Then:
+ *
+ *	split      steps/split.c     both workers are chosen, from the same costs
+ *	prefiller  steps/prefiller.c the strategy hears of the prefiller
+ *	lease      steps/lease.c     the decoder's place is taken
+ *	prefill    steps/prefill.c   the leg to the prefiller (leg.h); the request waits for it
+ *	           "                 its parameters go into the body for the decoder (openai/legs.h)
+ *	head, connect                as with any request: nothing waits between the legs
+ *
+ * What is prefilled is held for a lease. So that a decoder never reads blocks that were given to
+ * others:
+ *
+ *  - parameters are sent once: a decoder that got a byte of them may have pulled, so whatever
+ *    follows its failure is prefilled again;
+ *  - once half of the lease has passed, they are not used any more;
+ *  - a decoder that has given no token by then, and whose engine does not move, is left;
+ *  - a pair whose prefiller has another engine id than at its last transfer does one transfer at a
+ *    time, until one has worked.
+ *
+ * A failed leg, and a decoder that refuses, end in the decoder serving the request whole
+ * (pd.fallback). Each case is counted by its name.
+ *
+ * Threads: those of the exchange's loop; struct kvw_pd_shared belongs to all loops.
+ */
+#ifndef KVW_PD_H
+#define KVW_PD_H
+
+#include "admin/metrics.h"
+#include "openai/legs.h"
+#include "proxy/exchange.h"
+#include "routing/split.h"
+
+struct kvw_fleet_table;
+
+/* The result of a leg in words. */
+const char *kvw_pd_leg_why(enum kvw_pd_leg outcome);
+
+/* NULL: out of memory. */
+struct kvw_pd_shared *kvw_pd_shared_create(void);
+void kvw_pd_shared_destroy(struct kvw_pd_shared *shared); /* NULL is allowed */
+/* The learned times of the group's transfers; index SIZE_MAX: those of models without groups. */
+struct kvw_transfer *kvw_pd_transfer(struct kvw_pd_shared *shared, size_t group);
+
+/* The workers' roles: marks those that prefill, and leaves whole requests to those that decode, as long
+ * as any is usable. */
+void kvw_pd_keep(const struct kvw_exchange *x, struct kvw_fleet_table *table);
+
+
+/* Whether the prompt must be read for it, where the strategy does not: its length decides. */
+bool kvw_pd_reads(const struct kvw_exchange *x);
+/* Whether the strategy's costs choose the decoder, too; else its own choice stands. */
+bool kvw_pd_chooses(const struct kvw_exchange *x);
+
+/* Before a worker is chosen: forgets what the last attempt has used up. True: a pair is to be
+ * looked for. */
+bool kvw_pd_begin(struct kvw_exchange *x);
+/* Looks for a pair with that decoder (an index of the set, or KVW_SPLIT_ANY), and plans it if it
+ * costs less than one worker. *found: the prices, for explanations. */
+bool kvw_pd_plan(struct kvw_exchange *x, const struct kvw_candidates *set, size_t decoder,
+	struct kvw_split *found);
+/* The strategy picks that worker of the set, whatever else it would. KVW_ENOWORKER. */
+enum kvw_err kvw_pd_pick(struct kvw_exchange *x, struct kvw_candidates *set, uint32_t id,
+	struct kvw_decision *out) KVW_MUST_CHECK;
+
+/* --- the leg (leg.h) --- */
+/* Copies them. False: no memory. */
+bool kvw_pd_take_params(struct kvw_exchange *x, const struct kvw_leg_params *params) KVW_MUST_CHECK;
+void kvw_pd_leg_ended(struct kvw_exchange *x, enum kvw_pd_leg outcome, int status);
+
+/* --- the decoder --- */
+/* Makes the body with the parameters, if they may be used now. */
+void kvw_pd_hand_over(struct kvw_exchange *x);
+/* The decoder was sent its first bytes. */
+void kvw_pd_handed(struct kvw_exchange *x);
+/* The decoder's first token came. */
+void kvw_pd_first_token(struct kvw_exchange *x);
+/* The decoder answers an error, or nothing but one. True: noted; it gets the request whole. */
+bool kvw_pd_refused(struct kvw_exchange *x, const char *why);
+/* Half of the lease has passed: true if the decoder is left, which is noted. */
+bool kvw_pd_lease_passed(struct kvw_exchange *x);
+/* The attempt has ended. */
+void kvw_pd_attempt_ended(struct kvw_exchange *x);
+/* The exchange has. */
+void kvw_pd_end(struct kvw_exchange *x);
+
+static inline bool kvw_pd_hands(const struct kvw_exchange *x)
+{
+	return x->pd.body != NULL;
+}
+
+#endif

@@ -1,0 +1,70 @@
+/*
+ * prefill.c - the prompt is prefilled by another worker, while the decoder's place is held. (pd.h)
+ *
+ * The one step that waits behind the lease: where it waited, the way goes on with it.
+ */
+#include "proxy/step.h"
+
+#include "proxy/leg.h"
+#include "proxy/loop.h"
+#include "proxy/pd.h"
+#include "proxy/reply.h"
+
+static bool begin_leg(struct kvw_exchange *x, struct kvw_way *way)
+{
+	struct kvw_loop *loop = x->loop;
+	struct kvw_parted *pd = &x->pd;
+
+	if (pd->prefiller != NULL)
+		kvw_links_unhold(&loop->links, pd->prefiller);
+	pd->prefiller = loop->fleet->workers[pd->decision.worker_id];
+	kvw_links_hold(&loop->links, pd->prefiller);
+	pd->legs++;
+	pd->state = KVW_PD_PREFILLING;
+	kvw_trace_leg(x->trace, loop->now_ns, pd->prefiller->id, pd->prefiller->use,
+		kvw_decision_cached(&pd->decision));
+	if (kvw_leg_begin(x, way->on_leg))
+		return true;
+	kvw_pd_leg_ended(x, KVW_PD_LEG_LOST, 0);
+	return false;
+}
+
+/* A leg has failed, and the decoder gets the request whole. False: it must not. */
+static bool fall_back(struct kvw_exchange *x)
+{
+	if (x->pd.legs == 0 || x->pd.counted)
+		return true;
+	x->pd.counted = true;
+	kvw_metrics_pd_decode(x->loop->metrics,
+		x->config->pd_fallback ? KVW_PD_DECODE_FALLBACK : KVW_PD_DECODE_FAILED);
+	return x->config->pd_fallback;
+}
+
+static enum kvw_stepped prefill_run(struct kvw_exchange *x, struct kvw_way *way)
+{
+	if (x->pd.state == KVW_PD_PLANNED && begin_leg(x, way))
+		return KVW_STEP_WAITS;
+	if (x->pd.state == KVW_PD_PREFILLED)
+		kvw_pd_hand_over(x);
+	else if (x->pd.state == KVW_PD_ALONE && !fall_back(x)) {
+		kvw_reply_error_as(x, 502, NULL, NULL, NULL,
+			"the prompt could not be prefilled, and pd.fallback is off");
+		return KVW_STEP_ANSWERED;
+	}
+	if (x->attempt.worker->config.role == KVW_ROLE_PREFILL && x->pin.len == 0)
+		kvw_metrics_pd_plan(x->loop->metrics, KVW_PD_PLAN_PREFILLER_ALONE);
+	return KVW_STEP_ON;
+}
+
+static bool prefill_needed(const struct kvw_loop *loop, const struct kvw_config *config)
+{
+	(void)loop;
+	return config->pd_transfer != KVW_PD_TRANSFER_OFF;
+}
+
+const struct kvw_step kvw_step_prefill = {
+	.name = "prefill",
+	.acts = true,
+	.needed = prefill_needed,
+	.run = prefill_run,
+};

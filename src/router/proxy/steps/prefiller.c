@@ -1,0 +1,53 @@
+/*
+ * prefiller.c - the other worker of a pair: also of a decoder that others have chosen. (pd.h)
+ */
+#include "proxy/step.h"
+
+#include "proxy/loop.h"
+#include "proxy/pd.h"
+
+/* A worker was chosen before a pair was looked for: by admission, or by a strategy that computes no
+ * costs. One that keeps what the request names, or is tried after its ejection, serves it whole. */
+static bool is_open(const struct kvw_exchange *x)
+{
+	return !x->pd.looked && x->attempt.picked && x->pd.state == KVW_PD_UNPLANNED;
+}
+
+/* A strategy without costs would take the prefiller for its choice of this session or turn. */
+static void pick_prefiller(struct kvw_exchange *x, struct kvw_way *way)
+{
+	if (!kvw_pd_chooses(x))
+		return;
+	x->pd.picked = kvw_pd_pick(x, &way->set, x->pd.decision.worker_id, &x->pd.decision) ==
+		       KVW_OK;
+	if (!x->pd.picked)
+		x->pd.state = KVW_PD_ALONE;
+}
+
+static enum kvw_stepped prefiller_run(struct kvw_exchange *x, struct kvw_way *way)
+{
+	struct kvw_decision *decoder = &x->attempt.decision;
+	struct kvw_split found;
+
+	if (is_open(x) && kvw_pd_begin(x) && kvw_pd_plan(x, &way->set, decoder->pos, &found)) {
+		decoder->reason = KVW_REASON_SPLIT;
+		decoder->prefill_ns = (int64_t)found.transfer_ns;
+	}
+	x->pd.looked = false;
+	if (x->pd.state == KVW_PD_PLANNED)
+		pick_prefiller(x, way);
+	return KVW_STEP_ON;
+}
+
+static bool prefiller_needed(const struct kvw_loop *loop, const struct kvw_config *config)
+{
+	(void)loop;
+	return config->pd_transfer != KVW_PD_TRANSFER_OFF;
+}
+
+const struct kvw_step kvw_step_prefiller = {
+	.name = "prefiller",
+	.acts = true,
+	.needed = prefiller_needed,
+	.run = prefiller_run,
+};

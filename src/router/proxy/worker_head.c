@@ -1,0 +1,91 @@
+/*
+ * worker_head.c - see worker_head.h.
+ */
+#include "proxy/worker_head.h"
+
+#include "auth/credential.h"
+#include "fleet/pin.h"
+#include "proxy/front.h"
+#include "proxy/groups.h"
+#include "proxy/guard.h"
+#include "proxy/loop.h"
+#include "proxy/request.h"
+#include "proxy/sagemaker.h"
+#include "proxy/unread.h"
+
+/* Returns whether the answer shows the decision. Removes x-kvway-explain, by which a client asks
+ * for that, from the head for the worker. */
+static bool take_wish(const struct kvw_exchange *x, struct kvw_head *head)
+{
+	bool wished = false;
+
+	for (size_t i = 0; i < head->field_count; i++) {
+		struct kvw_field *field = &head->fields[i];
+
+		if (!kvw_slice_equal_nocase(field->name, KVW_SLICE("x-kvway-explain")))
+			continue;
+		field->hop_by_hop = true;
+		wished = wished || kvw_slice_equal(field->value, KVW_SLICE("1"));
+	}
+	return !x->page.preflight &&
+	       ((wished && kvw_guard_trusts(x)) ||
+		       x->loop->config->decision_headers == KVW_DECISION_HEADERS_ALWAYS);
+}
+
+/* Removes x-kvway-pin, whether or not the client may pin. */
+static void take_pin(struct kvw_head *head)
+{
+	for (size_t i = 0; i < head->field_count; i++)
+		if (kvw_slice_equal_nocase(head->fields[i].name, KVW_SLICE(KVW_PIN_FIELD)))
+			head->fields[i].hop_by_hop = true;
+}
+
+struct kvw_block *kvw_worker_head(struct kvw_exchange *x, const struct kvw_worker *worker,
+	const struct kvw_worker_body *body)
+{
+	struct kvw_loop *loop = x->loop;
+	struct kvw_request_head_options options = {
+		.prefix = kvw_slice_of(worker->path_prefix),
+		.authority = kvw_slice_of(worker->authority),
+		.request_id = x->request_id,
+		.client = kvw_slice_of(x->client->address),
+		.https = x->client->https,
+		.x_forwarded = x->config->forwarded == KVW_FORWARDED_BOTH ||
+			       x->config->forwarded == KVW_FORWARDED_X,
+		.forwarded = x->config->forwarded == KVW_FORWARDED_BOTH ||
+			     x->config->forwarded == KVW_FORWARDED_STANDARD,
+		.framing = body->framing,
+		.content_length = body->content_length,
+		.bearer = kvw_slice_of(loop->auth != NULL ? worker->api_key : NULL),
+	};
+	struct kvw_block *block;
+	char extra[KVW_SAGEMAKER_ROOM + 64];
+	struct kvw_writer w = KVW_WRITER(extra, sizeof(extra));
+
+	if (!kvw_request_own_head(x))
+		return NULL;
+	take_pin(&loop->request_head);
+	kvw_groups_hide(x, &loop->request_head);
+	if (x->config->decision_headers != KVW_DECISION_HEADERS_OFF)
+		x->show_decision = take_wish(x, &loop->request_head);
+	if (loop->shared->front.count > 0 && !x->client->trusted)
+		kvw_front_hide(&loop->request_head);
+	if (loop->auth != NULL)
+		kvw_credential_hide(&loop->request_head);
+	/* A gateway names itself, with the version it received (RFC 9110 section 7.6.3). */
+	kvw_write(&w, x->client_minor == 0 ? KVW_SLICE("Via: 1.0 kvway\r\n")
+					   : KVW_SLICE("Via: 1.1 kvway\r\n"));
+	kvw_unread_ask_plain(x, &loop->request_head, &w);
+	kvw_sagemaker_name_model(x, &loop->request_head, &w);
+	options.extra = (struct kvw_slice){w.data, w.len};
+	block = kvw_block_get(&loop->blocks,
+		kvw_head_request_bound(&loop->request_head, &options) + sizeof(*block));
+	if (block == NULL)
+		return NULL;
+	w = KVW_WRITER(block->data, block->size);
+	block->end = (uint32_t)kvw_head_write_request(&w, &loop->request_head, &options);
+	if (block->end > 0)
+		return block;
+	kvw_block_put(&loop->blocks, block);
+	return NULL;
+}

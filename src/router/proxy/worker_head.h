@@ -1,0 +1,23 @@
+/*
+ * worker_head.h - a request's head as a worker gets it.
+ *
+ * Threads: those of the exchange's loop.
+ */
+#ifndef KVW_WORKER_HEAD_H
+#define KVW_WORKER_HEAD_H
+
+#include "http/head.h"
+#include "proxy/exchange.h"
+
+/* How the body comes. */
+struct kvw_worker_body {
+	enum kvw_framing framing;
+	uint64_t content_length; /* KVW_FRAME_LENGTH */
+};
+
+/* The head for that worker, in a block of the loop's that the caller owns. NULL: it is too large,
+ * or there is no memory. */
+struct kvw_block *kvw_worker_head(struct kvw_exchange *x, const struct kvw_worker *worker,
+	const struct kvw_worker_body *body);
+
+#endif

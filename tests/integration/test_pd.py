@@ -1,0 +1,463 @@
+"""Prefill and decode on different workers: whatever happens to either, answers are what one worker's are."""
+
+import json
+import signal
+import threading
+
+import pytest
+
+from rig.client import CHAT, COMPLETIONS, MESSAGES, Client, ask, chat_body
+from rig.sim import Sim
+from rig.wait import until
+from rig.worker import answer
+
+RESPONSES = "/v1/responses"
+ALWAYS = {"pd.threshold": 0, "health.interval": "200ms", "health.metrics_interval": "200ms"}
+LONG = "the quick brown fox jumps over the lazy dog " * 40
+
+
+@pytest.fixture
+def engines(tmp_path):
+    """engines(*options): one kvsim process that takes part in transfers."""
+    made = []
+
+    def make(*options, nixl="on"):
+        sim = Sim(tmp_path, 1, *(("--nixl", nixl) if nixl else ()), *options, name=f"engine{len(made)}")
+        made.append(sim)
+        sim.worker = sim.workers[0]
+        return sim
+
+    yield make
+    for sim in made:
+        if sim.alive():
+            sim.signal(signal.SIGCONT)
+        sim.kill()
+
+
+@pytest.fixture
+def parted(engines, kvway):
+    """parted(config, prefillers, decoders): (router, prefillers, decoders), all of them kvsim."""
+
+    def make(config=None, prefillers=1, decoders=1, options=(), nixl="on"):
+        ps = [engines(*options, nixl=nixl) for _ in range(prefillers)]
+        ds = [engines(*options, nixl=nixl) for _ in range(decoders)]
+        entries = [{"url": p.worker.url, "role": "prefill"} for p in ps]
+        entries += [{"url": d.worker.url, "role": "decode"} for d in ds]
+        router = kvway([e.worker for e in ps + ds], {**ALWAYS, "workers": entries, **(config or {})})
+        known(router)
+        return router, ps, ds
+
+    return make
+
+
+def known(router):
+    """Until each worker is known to serve the model."""
+    until(lambda: all(w.get("models") for w in ask(router.admin_port, "GET", "/workers").json()), what="models known")
+
+
+def body_for(path, text=LONG, **more):
+    if path == COMPLETIONS:
+        return {"model": "tiny", "prompt": text, "max_tokens": 8, **more}
+    if path == RESPONSES:
+        return {"model": "tiny", "input": text, "max_output_tokens": 8, **more}
+    return chat_body(text, max_tokens=8, **more)
+
+
+def text_of(got, path, stream):
+    """What the model wrote."""
+    assert got.status == 200, got
+    if not stream:
+        answer = got.json()
+        if path == RESPONSES:
+            return answer["output"][0]["content"][0]["text"]
+        if path == MESSAGES:
+            return answer["content"][0]["text"]
+        choice = answer["choices"][0]
+        return choice["text"] if path == COMPLETIONS else choice["message"]["content"]
+    events = [json.loads(e) for e in got.events() if e != "[DONE]"]
+    if path == RESPONSES:
+        return "".join(e["delta"] for e in events if e["type"] == "response.output_text.delta")
+    if path == MESSAGES:
+        return "".join(e["delta"].get("text", "") for e in events if e["type"] == "content_block_delta")
+    if path == COMPLETIONS:
+        return "".join(c["text"] for e in events for c in e["choices"])
+    return "".join(c["delta"].get("content") or "" for e in events for c in e["choices"])
+
+
+def plain_text(engine, path, text):
+    """What one engine alone writes."""
+    return text_of(engine.worker.ask("POST", path, body=body_for(path, text)), path, False)
+
+
+def nixl(engine):
+    return engine.worker.stats()["nixl"]
+
+
+def decodes(router, result):
+    return router.metric("kvway_pd_decodes_total", result=result)
+
+
+def prefills(router, result):
+    return router.metric("kvway_pd_prefills_total", result=result)
+
+
+def check(router, alone, text, stream=False, **settings):
+    """Asks for a chat; the answer is that of one engine alone."""
+    got = router.ask("POST", CHAT, body=body_for(CHAT, text, stream=stream), **settings)
+    assert text_of(got, CHAT, stream) == plain_text(alone, CHAT, text)
+    return got
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("path", [CHAT, COMPLETIONS, MESSAGES, RESPONSES])
+def test_answers_are_those_of_one_worker(engines, parted, path, stream):
+    alone = engines()
+    router, (p,), (d,) = parted()
+    for i in range(3):
+        text = f"{i} {LONG}"
+        got = router.ask("POST", path, body=body_for(path, text, stream=stream))
+        assert text_of(got, path, stream) == plain_text(alone, path, text)
+    assert nixl(p)["held"] == nixl(d)["pulled"] == 3
+    assert nixl(d)["wrong"] == nixl(d)["recomputed"] == 0
+    assert router.metric("kvway_pd_plans_total", plan="split") == 3
+    assert prefills(router, "ok") == decodes(router, "transferred") == 3
+    assert d.worker.stats()["prefilled_tokens"] <= 3, "the decoder computed a prompt"
+    assert router.metric("kvway_pd_handover_seconds_count") == 3
+    router.wait_idle()
+
+
+def test_both_legs_on_the_wire(workers, kvway):
+    """The prefiller generates one token; the decoder gets the client's bytes, and the parameters as they came."""
+    p, d = workers(2)
+    params = '{ "do_remote_prefill" : true,"remote_engine_id":"e\\u0031","remote_request_id":"r","remote_host":"h",'
+    params += '"remote_port":5600,"remote_block_ids":[[1,2]],"unknown":{"a":[1.50,null]},"remote_num_tokens":9}'
+    seen = {}
+
+    def prefill(ex):
+        seen["p"] = ex.read_body(), ex.headers
+        ex.respond(200, [("content-type", "application/json")], b'{"id":"x","kv_transfer_params":%s}' % params.encode())
+
+    def decode(ex):
+        seen["d"] = ex.read_body(), ex.headers
+        answer(ex)
+
+    p.script, d.script = prefill, decode
+    entries = [{"url": p.url, "role": "prefill"}, {"url": d.url, "role": "decode"}]
+    router = kvway([p, d], {**ALWAYS, "workers": entries})
+    known(router)
+    sent = b'{ "model":"tiny","temperature":1.0, "max_tokens" : 77,"messages":[{"role":"user","content":"h\\u00e4 \xc3\xa4"}]}'
+    got = router.ask("POST", CHAT, [("Content-Type", "application/json"), ("X-Request-Id", "one-id")], body=sent)
+    assert got.status == 200
+    asked = json.loads(seen["p"][0])
+    assert asked["max_tokens"] == 1 and asked["kv_transfer_params"]["do_remote_decode"] is True
+    assert asked["messages"] == json.loads(sent)["messages"]
+    assert seen["d"][0] == b'{"kv_transfer_params":' + params.encode() + b"," + sent[1:]
+    for _, headers in seen.values():
+        assert headers.get("x-request-id") == "one-id"
+    for body, headers in seen.values():
+        assert int(headers.get("content-length")) == len(body)
+
+
+def test_what_cannot_be_split_goes_whole_to_a_decoder(engines, parted):
+    router, (p,), (d,) = parted()
+    assert router.ask("POST", CHAT, body=body_for(CHAT, n=2)).status == 200
+    assert router.ask("POST", COMPLETIONS, body=body_for(COMPLETIONS, ["a", "b"])).status == 200
+    assert router.ask("POST", COMPLETIONS, body=body_for(COMPLETIONS, echo=True)).status in (200, 400)
+    assert router.ask("POST", "/tokenize", body={"model": "tiny", "prompt": "a b"}).status == 200
+    assert nixl(p)["held"] == 0 and p.worker.stats()["prompt_tokens"] == 0
+    assert d.worker.stats()["prompt_tokens"] > 0
+    assert decodes(router, "transferred") == 0
+
+
+def test_short_prompts_stay_below_a_threshold(engines, parted):
+    router, (p,), (d,) = parted({"pd.threshold": 200})
+    check(router, d, "a short one")
+    assert nixl(p)["held"] == 0
+    check(router, engines(), LONG)
+    assert nixl(p)["held"] == 1
+
+
+def test_by_seconds_an_idle_decoder_prefills_by_itself(parted):
+    """Elsewhere it would take as long, and the transfer besides."""
+    router, (p,), _ = parted({"pd.threshold": -1})
+    assert router.ask("POST", CHAT, body=body_for(CHAT)).status == 200
+    assert nixl(p)["held"] == 0
+    assert router.metric("kvway_pd_plans_total", plan="here") == 1
+
+
+def test_by_seconds_a_busy_decoder_is_spared(parted):
+    """Prefilling there would delay the answers that it decodes."""
+    router, (p,), (d,) = parted({"pd.threshold": -1}, options=("--profile", "reference", "--default-tokens", "4000"))
+    with Client(router.port) as held:
+        streams = [Client(router.port) for _ in range(24)]
+        for i, client in enumerate(streams):
+            client.send_request("POST", CHAT, body=chat_body(f"story {i}", stream=True, max_tokens=4000))
+            assert client.read_head().status == 200
+        until(lambda: d.worker.stats()["running"] == 24, what="24 answers under way")
+        held.send_request("POST", CHAT, body=chat_body("w " * 12000, stream=True, max_tokens=2))
+        until(lambda: nixl(p)["held"] == 1, 20, "a long prompt was prefilled elsewhere")
+        for client in streams:
+            client.close()
+    router.wait_idle()
+
+
+def test_no_prefiller_the_decoder_serves_alone(engines, parted):
+    router, (p,), (d,) = parted()
+    p.kill()
+    check(router, d, LONG)
+    until(lambda: router.metric("kvway_worker_health", worker=p.worker.url) == 2, 10, "the prefiller is down")
+    check(router, d, f"again {LONG}")
+    assert router.metric("kvway_pd_plans_total", plan="decoder_alone") >= 1
+    assert nixl(d)["pulled"] == 0
+
+
+def test_no_decoder_the_prefiller_serves_alone(parted):
+    router, (p,), (d,) = parted()
+    d.kill()
+    until(lambda: router.metric("kvway_worker_health", worker=d.worker.url) == 2, 10, "the decoder is down")
+    check(router, p, LONG)
+    assert router.metric("kvway_pd_plans_total", plan="prefiller_alone") >= 1
+    assert nixl(p)["held"] == 0
+
+
+@pytest.mark.parametrize(
+    "fault, result",
+    [
+        ("status=500", "error"),
+        ("status=400", "error"),
+        ("reset-before-head", "lost"),
+        ("close-after-head", "lost"),
+        ("short-body=100", "lost"),
+        ("malformed-head", "lost"),
+    ],
+)
+def test_a_prefill_that_fails_is_the_decoders(engines, parted, fault, result):
+    router, (p,), (d,) = parted()
+    p.worker.fail(fault)
+    check(router, engines(), LONG)
+    assert prefills(router, result) == decodes(router, "fallback") == 1
+    p.worker.fail("")
+    router.wait_idle()
+
+
+def test_without_fallback_the_client_gets_the_error(parted):
+    router, (p,), (d,) = parted({"pd.fallback": False})
+    p.worker.fail("status=500")
+    got = router.ask("POST", CHAT, body=body_for(CHAT))
+    assert got.status == 502 and b"prefilled" in got.body
+    assert decodes(router, "failed") == 1
+    router.wait_idle()
+
+
+def test_a_prefiller_without_a_connector_is_noticed(engines, parted):
+    router, _, (d,) = parted(nixl=None)
+    check(router, engines(), LONG)
+    assert prefills(router, "no_params") == decodes(router, "fallback") == 1
+
+
+def test_a_kept_connection_to_the_prefiller_that_went_stale(engines, parted):
+    router, (p,), _ = parted({"loops": 1})
+    alone = engines()
+    check(router, alone, LONG)
+    p.worker.fail("stale-close", 1)
+    check(router, alone, f"two {LONG}")
+    assert prefills(router, "ok") == 2
+
+
+def test_a_kept_connection_to_the_decoder_that_went_stale(engines, parted):
+    """It may have begun to pull: what it got is not sent again."""
+    router, (p,), (d,) = parted({"loops": 1})
+    alone = engines()
+    check(router, alone, LONG)
+    d.worker.fail("stale-close", 1)
+    check(router, alone, f"two {LONG}")
+    assert decodes(router, "repeated") == 1
+    assert prefills(router, "ok") == 3 and nixl(d)["wrong"] == 0
+
+
+def test_a_decoder_that_breaks_is_followed_by_another_prefill(engines, parted):
+    router, (p,), ds = parted(decoders=2)
+    alone = engines()
+    ds[0].worker.fail("reset-before-head", 1)
+    for i in range(40):
+        check(router, alone, f"{i} {LONG}")
+        if decodes(router, "repeated"):
+            break
+    assert decodes(router, "repeated") == 1
+    assert all(nixl(d)["wrong"] == 0 for d in ds)
+    router.wait_idle()
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_decoder_that_refuses_gets_it_whole(engines, parted, stream):
+    router, (p,), (d,) = parted()
+    d.worker.fail("status=500", 1)
+    check(router, engines(), LONG, stream)
+    assert decodes(router, "refused") == 1 and nixl(d)["pulled"] == 0
+    assert router.metric("kvway_worker_bad_answers_total", worker=d.worker.url) == 0
+
+
+def test_a_prefiller_that_dies_with_the_kv(workers, engines, kvway):
+    """It answers, and is gone when the decoder pulls: vLLM says 500, and serves the request whole."""
+    (p,) = workers(1)
+    d, alone = engines(), engines()
+    params = {"do_remote_prefill": True, "remote_engine_id": "e", "remote_request_id": "r", "remote_host": "127.0.0.1"}
+    params |= {"remote_port": 1, "remote_block_ids": [[1]]}
+    p.script = lambda ex: ex.respond(
+        200, [("content-type", "application/json")], json.dumps({"kv_transfer_params": params}).encode()
+    )
+    entries = [{"url": p.url, "role": "prefill"}, {"url": d.worker.url, "role": "decode"}]
+    router = kvway([p, d.worker], {**ALWAYS, "workers": entries})
+    known(router)
+    for stream in (False, True):
+        check(router, alone, f"{stream} {LONG}", stream)
+    assert decodes(router, "refused") == 2 == nixl(d)["refused"]
+
+
+@pytest.mark.parametrize("leg", ["prefill", "decode"])
+def test_clients_that_leave(parted, leg):
+    router, (p,), (d,) = parted()
+    slow = p if leg == "prefill" else d
+    slow.worker.fail("hang")
+    with Client(router.port) as client:
+        client.send_request("POST", CHAT, body=body_for(CHAT))
+        if leg == "prefill":
+            until(lambda: router.sockets_to(p.worker.port) > 0, what="the prefiller was asked")
+        else:
+            until(lambda: prefills(router, "ok") == 1, what="the decoder was asked")
+    if leg == "prefill":
+        until(lambda: prefills(router, "cancelled") == 1, what="the leg was given up")
+    else:
+        until(lambda: decodes(router, "left") == 1, what="the decode was given up")
+    router.wait_idle()
+    slow.worker.fail("")
+
+
+def test_a_prefiller_that_stands_still_is_left(engines, parted):
+    """Its probes find that out, long before any timeout of the request."""
+    router, (p,), (d,) = parted({"health.timeout": "300ms"})
+    alone = engines()
+    p.worker.fail("hang")
+    got = {}
+    thread = threading.Thread(target=lambda: got.update(a=router.ask("POST", CHAT, body=body_for(CHAT), timeout=60)))
+    thread.start()
+    until(lambda: router.sockets_to(p.worker.port) > 0, what="the prefiller was asked")
+    p.signal(signal.SIGSTOP)
+    thread.join()
+    assert text_of(got["a"], CHAT, False) == plain_text(alone, CHAT, LONG)
+    assert prefills(router, "lost") == decodes(router, "fallback") == 1
+    p.signal(signal.SIGCONT)
+
+
+def test_a_decoder_that_is_held_back_never_answers_from_freed_blocks(engines, parted):
+    """It stands still while the prefiller's lease passes, and then reads what is in the blocks by now."""
+    router, (p,), (one, two) = parted({"pd.lease": "2s", "retry.attempts": 3, "health.interval": "30s"}, decoders=2, nixl="lease=2")
+    alone = engines()
+    check(router, alone, LONG)
+    stopped = one if nixl(one)["pulled"] else two
+    other = two if stopped is one else one
+    texts = [f"{i} {LONG}" for i in range(12)]
+    got = {}
+
+    def ask_for(text):
+        got[text] = router.ask("POST", CHAT, body=body_for(CHAT, text), timeout=40)
+
+    stopped.signal(signal.SIGSTOP)
+    threads = [threading.Thread(target=ask_for, args=(text,)) for text in texts]
+    for thread in threads:
+        thread.start()
+    until(lambda: len(got) == len(texts), 40, "all are answered, by the other one if need be")
+    stopped.signal(signal.SIGCONT)
+    for thread in threads:
+        thread.join()
+    for text in texts:
+        assert text_of(got[text], CHAT, False) == plain_text(alone, CHAT, text)
+    assert nixl(other)["wrong"] == 0
+    assert decodes(router, "expired") >= 1
+    router.wait_idle()
+
+
+def test_another_engine_id_is_tried_by_one_request(engines, parted):
+    router, (p,), (d,) = parted()
+    alone = engines()
+    check(router, alone, LONG)
+    assert p.worker.ask("GET", "/sim/restart").status == 200
+    d.worker.fail("delay-ms=1500", 1)
+    got = {}
+
+    def probe():
+        got["probe"] = router.ask("POST", CHAT, body=body_for(CHAT, f"probe {LONG}"), timeout=20)
+
+    thread = threading.Thread(target=probe)
+    thread.start()
+    until(lambda: prefills(router, "ok") == 2, what="the first one is with the decoder")
+    check(router, alone, f"meanwhile {LONG}")
+    assert decodes(router, "quarantined") == 1
+    thread.join()
+    assert text_of(got["probe"], CHAT, False) == plain_text(alone, CHAT, f"probe {LONG}")
+    check(router, alone, f"after {LONG}")
+    assert decodes(router, "transferred") == 3 and decodes(router, "quarantined") == 1
+    assert nixl(d)["wrong"] == 0
+
+
+def test_admission_splits_what_it_admits(engines, parted):
+    router, (p,), (d,) = parted({"admission.enabled": True})
+    check(router, engines(), LONG)
+    assert nixl(p)["held"] == nixl(d)["pulled"] == 1
+
+
+@pytest.mark.parametrize("strategy", ["session", "roundrobin", "kvaware"])
+def test_other_strategies(engines, parted, strategy):
+    """A session keeps its decoder, whichever worker prefills for it; turns go on."""
+    router, (p,), ds = parted({"routing.strategy": strategy}, decoders=2)
+    alone = engines()
+    for i in range(6):
+        got = router.ask("POST", CHAT, [("x-session-id", "one")], body=body_for(CHAT, f"{i} {LONG}"))
+        assert text_of(got, CHAT, False) == plain_text(alone, CHAT, f"{i} {LONG}")
+    pulled = sorted(nixl(d)["pulled"] for d in ds)
+    assert nixl(p)["held"] == sum(pulled) == 6
+    assert pulled == {"session": [0, 6], "roundrobin": [3, 3]}.get(strategy, pulled)
+
+
+def test_it_is_shown(engines, parted):
+    router, (p,), (d,) = parted()
+    assert router.ask("POST", CHAT, [("X-Request-Id", "shown")], body=body_for(CHAT)).status == 200
+    listed = {w["url"]: w["role"] for w in ask(router.admin_port, "GET", "/workers").json()}
+    assert listed == {p.worker.url: "prefill", d.worker.url: "decode"}
+    assert router.metric("kvway_workers_by_role", role="decode") == 1
+    way = ask(router.admin_port, "GET", "/trace?id=shown").body.decode()
+    told = way
+    for part in ('"prefill"', '"prefilled"', '"decode"', '"transferred"', p.worker.url, d.worker.url):
+        assert part in told
+    explained = ask(router.admin_port, "POST", "/explain", body=body_for(CHAT, f"new {LONG}")).json()
+    assert explained["worker"] == d.worker.url and explained["reason"] == "split"
+    why = next(step["why"] for step in explained["steps"] if step["step"] == "split")
+    assert p.worker.url in why and "transfer" in why
+
+
+def test_a_decoder_that_recomputes_in_silence_is_noticed(workers, kvway):
+    """It does not understand the parameters, and its metrics show that nothing came from elsewhere."""
+    p, d = workers(2)
+    params = {"do_remote_prefill": True, "remote_engine_id": "e", "remote_request_id": "r", "remote_host": "h"}
+    reply = json.dumps({"kv_transfer_params": {**params, "remote_port": 1}}).encode()
+    p.script = lambda ex: ex.respond(200, [("content-type", "application/json")], reply)
+    d.metrics = 'vllm:external_prefix_cache_hits_total{engine="0"} 7\n'
+    entries = [{"url": p.url, "role": "prefill"}, {"url": d.url, "role": "decode"}]
+    router = kvway([p, d], {**ALWAYS, "workers": entries})
+    known(router)
+
+    def noticed():
+        assert router.ask("POST", CHAT, body=body_for(CHAT)).status == 200
+        return router.metric("kvway_pd_recomputed_total", worker=d.url) > 0
+
+    until(noticed, 20, "its metrics stand still")
+    assert decodes(router, "transferred") > 0
+
+
+def test_transfers_that_work_are_not_called_recomputed(engines, parted):
+    router, _, (d,) = parted()
+    for i in range(10):
+        assert router.ask("POST", CHAT, body=body_for(CHAT, f"{i} {LONG}")).status == 200
+    reads = len(router.metrics())
+    until(lambda: d.worker.stats()["nixl"]["pulled"] == 10 and reads, what="all were pulled")
+    assert router.metric("kvway_pd_recomputed_total") == 0
