@@ -74,6 +74,11 @@ struct kvw_cd_object *kvw_cd_find(const struct kvw_cd *cd, const struct kvw_ce_k
 	return find_object(cd, key, key_hash_of(key, name_hash_of(cd, key)));
 }
 
+const struct kvw_cd_binding *kvw_cd_find_binding(const struct kvw_cd *cd, struct kvw_slice hash)
+{
+	return find_binding(cd, hash, kvw_cd_hash(cd, hash));
+}
+
 /* Doubles the table of objects when it is full. Without memory the chains grow longer. */
 static void grow_objects(struct kvw_cd *cd)
 {

@@ -197,6 +197,8 @@ void kvw_cd_tick(struct kvw_cd *cd, int64_t timeout_ns, int64_t now_ns);
 
 struct kvw_cd_instance *kvw_cd_find_instance(const struct kvw_cd *cd, struct kvw_slice id);
 struct kvw_cd_object *kvw_cd_find(const struct kvw_cd *cd, const struct kvw_ce_key *key);
+/* The tokens of a chunk hash, of whatever object; NULL: no object has the hash. */
+const struct kvw_cd_binding *kvw_cd_find_binding(const struct kvw_cd *cd, struct kvw_slice hash);
 /* Calls the option l1 with every object that the instance's L1 holds. */
 void kvw_cd_each_l1(const struct kvw_cd *cd, struct kvw_cd_instance *instance, bool holds);
 /* Are the tokens of the object known, with a position that is a whole number of chunks? */

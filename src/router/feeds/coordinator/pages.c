@@ -306,6 +306,7 @@ void kvw_cd_page_result(
 	struct kvw_page *page, const struct kvw_cd *cd, const struct kvw_ce_key *key)
 {
 	const struct kvw_cd_object *object = kvw_cd_find(cd, key);
+	const struct kvw_cd_binding *binding = kvw_cd_find_binding(cd, key->hash);
 
 	kvw_page_string(page, "{\"key\":");
 	put_key(page, key);
@@ -313,8 +314,8 @@ void kvw_cd_page_result(
 	if (object != NULL)
 		put_sorted(page, cd, object);
 	kvw_page_string(page, "],\"token_ids\":[");
-	for (uint32_t i = 0; object != NULL && i < object->binding->token_count; i++)
-		put_number(page, i == 0 ? "" : ",", object->binding->tokens[i]);
+	for (uint32_t i = 0; binding != NULL && i < binding->token_count; i++)
+		put_number(page, i == 0 ? "" : ",", binding->tokens[i]);
 	put_number(page, "],\"access_count\":", object == NULL ? 0 : object->accesses);
 	kvw_page_string(page, "}");
 }
