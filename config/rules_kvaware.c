@@ -113,8 +113,8 @@ static void check_lmcache_addresses(struct kvw_build *build)
 {
 	static const enum kvw_key_index keys[] = {KVW_KEY_kvaware_lmcache_pull,
 		KVW_KEY_kvaware_lmcache_reply, KVW_KEY_kvaware_lmcache_heartbeat,
-		KVW_KEY_kvaware_lmcache_advertise};
-	const size_t bound = 3; /* the first so many are listened on */
+		KVW_KEY_kvaware_lmcache_coordinator, KVW_KEY_kvaware_lmcache_advertise};
+	const size_t bound = 4; /* the first so many are listened on */
 
 	for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++) {
 		if (!is_set(build, keys[i]))
@@ -127,8 +127,8 @@ static void check_lmcache_addresses(struct kvw_build *build)
 			if (is_set(build, keys[other]) &&
 				strcmp(text_of(build, keys[i]), text_of(build, keys[other])) == 0)
 				report(build, keys[i],
-					"an address of its own for each of pull, reply and "
-					"heartbeat");
+					"an address of its own for each of pull, reply, "
+					"heartbeat and coordinator");
 	}
 	if (is_set(build, KVW_KEY_kvaware_lmcache_advertise) &&
 		build->met[KVW_KEY_kvaware_lmcache_heartbeat].valid &&

@@ -20,6 +20,7 @@
 #include "auth/auth.h"
 #include "auth/jwt_gate.h"
 #include "base/clock.h"
+#include "feeds/coordinator/coordinator.h"
 #include "feeds/feed.h"
 #include "feeds/kvspace.h"
 #include "feeds/lmcache/lmcache.h"
@@ -37,7 +38,7 @@
 
 /* Protocols by which workers report their caches. */
 static const struct kvw_feed_deps feed_modules = {
-	.modules = {&kvw_vllm_feed, &kvw_lmcache_module},
+	.modules = {&kvw_vllm_feed, &kvw_lmcache_module, &kvw_coordinator_module},
 };
 
 /* Without a word of any worker kvaware is prefixaware with more effort. */
@@ -49,7 +50,8 @@ static void warn_if_deaf(const struct kvw_config *config)
 
 	for (size_t i = 0; i < config->worker_count && !events; i++)
 		events = config->workers[i].events_endpoint[0] != '\0';
-	if (!events && config->kvaware_lmcache_pull[0] == '\0')
+	if (!events && config->kvaware_lmcache_pull[0] == '\0' &&
+		config->kvaware_lmcache_coordinator[0] == '\0')
 		kvw_warn("app", "strategy kvaware, but nothing to listen to: set kvaware.events or "
 				"kvaware.lmcache; until then it routes like prefixaware");
 }

@@ -35,5 +35,6 @@ if [ ! -x "$KVW_BUILD/cache/daemon/kvtierd" ]; then
 	exit 1
 fi
 exec /usr/bin/python3 -m pytest -v -p no:cacheprovider tests/engine/test_lmcache_kvtierd.py \
+	tests/engine/test_coordinator.py \
 	tests/engine/test_lmcache_bench.py \
 	tests/engine/test_lmcache_prompts.py "$@"

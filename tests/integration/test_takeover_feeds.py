@@ -5,6 +5,7 @@ import json
 import pytest
 
 from rig.kvaware import SHOWN, complete, coverage, direct, ids, wait_coverage, wait_heard
+from rig.lmcache_server import LMCacheServer
 from rig.router import settle
 from rig.sim import Sim
 from rig.takeover import Line
@@ -172,3 +173,22 @@ def test_a_worker_that_goes_before_an_upgrade_is_forgotten(lmcache):
     line.upgrade({"health.interval": "200ms", "takeover.timeout": "10s"})
     until(lambda: line.metric("kvway_kvaware_lmcache_total", what="recalled") == 9, 10, "what came over")
     until(lambda: line.metric("kvway_kvaware_lmcache", what="keys") == 0, 10, "it to be forgotten")
+
+
+def test_the_coordinators_address_is_handed_over_and_its_servers_register_again(stage):
+    """The directory is not handed over: the node goes by text until its L1 was replaced."""
+    port = Port()
+    line, workers = stage({**SHOWN, "kvaware.lmcache.coordinator": f"127.0.0.1:{port.number}"}, count=1)
+    server = LMCacheServer(f"127.0.0.1:{port.number}", chunk=CHUNK)
+    server.register()
+    server.config(capacity=4 * 4096)
+    server.store(ids(1, 2 * CHUNK))
+    wait_coverage(line, workers, "lmcache")
+    line.upgrade()
+    assert server.beat() == 404
+    assert server.register()["re_registered"] is False
+    server.config(capacity=4 * 4096, revision=2)
+    wait_coverage(line, workers, "lmcache", 1)
+    server.store(ids(2, 4 * CHUNK))
+    wait_coverage(line, workers, "lmcache")
+    port.close()

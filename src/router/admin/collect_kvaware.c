@@ -8,6 +8,7 @@
 #include <stdlib.h>
 
 #include "admin/collect.h"
+#include "feeds/coordinator/coordinator.h"
 #include "feeds/feed.h"
 #include "fleet/fleet.h"
 #include "feeds/lmcache/lmcache.h"
@@ -267,6 +268,59 @@ void kvw_collect_lmcache_refused(struct kvw_collect *collect)
 		kvw_sample_named(&collect->out, "why",
 			kvw_lmcache_refusal_name((enum kvw_lmcache_refusal)i), stats.refused[i]);
 	}
+}
+
+/* False: there is no coordinator. */
+static bool coordinator_stats(
+	const struct kvw_collect *collect, struct kvw_coordinator_stats *stats)
+{
+	struct kvw_feed *feed = collect->metrics->sources.feed;
+	struct kvw_coordinator *coordinator = feed == NULL ? NULL : kvw_coordinator_of(feed);
+
+	if (coordinator != NULL)
+		kvw_coordinator_stats(coordinator, stats);
+	return coordinator != NULL;
+}
+
+void kvw_collect_coordinator_now(struct kvw_collect *collect)
+{
+	struct kvw_coordinator_stats stats;
+
+	if (!coordinator_stats(collect, &stats))
+		return;
+	kvw_sample_named(&collect->out, "what", "instances", stats.instances);
+	kvw_sample_named(&collect->out, "what", "unmapped", stats.unmapped);
+	kvw_sample_named(&collect->out, "what", "blind", stats.blind);
+	kvw_sample_named(&collect->out, "what", "keys", stats.objects);
+	kvw_sample_named(&collect->out, "what", "l1_placements", stats.l1);
+	kvw_sample_named(&collect->out, "what", "l2_placements", stats.l2);
+	kvw_sample_named(&collect->out, "what", "bytes", stats.bytes);
+	kvw_sample_named(&collect->out, "what", "bytes_limit", stats.bytes_limit);
+	kvw_sample_named(&collect->out, "what", "connections", stats.connections);
+}
+
+void kvw_collect_coordinator_since(struct kvw_collect *collect)
+{
+	struct kvw_coordinator_stats stats;
+	const struct kvw_cd_counts *counts = &stats.counts;
+
+	if (!coordinator_stats(collect, &stats))
+		return;
+	kvw_sample_named(&collect->out, "what", "stored", counts->entries[KVW_CE_STORE]);
+	kvw_sample_named(&collect->out, "what", "deleted", counts->entries[KVW_CE_DELETE]);
+	kvw_sample_named(&collect->out, "what", "accessed", counts->entries[KVW_CE_ACCESS]);
+	kvw_sample_named(&collect->out, "what", "unnamed", counts->unnamed);
+	kvw_sample_named(&collect->out, "what", "dropped", counts->dropped);
+	kvw_sample_named(&collect->out, "what", "indexed", stats.named);
+	kvw_sample_named(&collect->out, "what", "posts", stats.posts);
+	kvw_sample_named(&collect->out, "what", "refused", stats.refused);
+	kvw_sample_named(&collect->out, "what", "duplicates", counts->duplicates);
+	kvw_sample_named(&collect->out, "what", "stale", counts->stale);
+	kvw_sample_named(&collect->out, "what", "gaps", counts->gaps);
+	kvw_sample_named(&collect->out, "what", "restarts", counts->restarts);
+	kvw_sample_named(&collect->out, "what", "registered", counts->registered);
+	kvw_sample_named(&collect->out, "what", "left", counts->left);
+	kvw_sample_named(&collect->out, "what", "timeouts", counts->timeouts);
 }
 
 void kvw_collect_coverage(struct kvw_collect *collect)

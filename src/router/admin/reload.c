@@ -14,6 +14,7 @@
 #include "base/log.h"
 #include "config/diff.h"
 #include "config/model_groups.h"
+#include "feeds/coordinator/coordinator.h"
 #include "feeds/lmcache/lmcache.h"
 #include "feeds/sources.h"
 #include "feeds/tokens/tokens.h"
@@ -148,8 +149,10 @@ static void notify_parts(struct kvw_reload *reload, const struct kvw_config *con
 		kvw_tokens_reconfigure(reload->deps.tokens, config);
 	if (reload->deps.sources != NULL)
 		kvw_sources_reconfigure(reload->deps.sources, config);
-	if (reload->deps.feed != NULL)
+	if (reload->deps.feed != NULL) {
 		kvw_lmcache_reconfigure(reload->deps.feed, config);
+		kvw_coordinator_reconfigure(reload->deps.feed, config);
+	}
 	if (reload->deps.auth != NULL)
 		kvw_auth_reload(reload->deps.auth);
 }

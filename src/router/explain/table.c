@@ -248,6 +248,10 @@ static void put_coverages(FILE *out, const json_t *root)
 		json_object_foreach (told, name, reporter) {
 			fprintf(out, "; %s ", name);
 			put_text(out, text_of(reporter, "coverage"));
+			if (*text_of(reporter, "instance") != '\0') {
+				fputs(" by ", out);
+				put_text(out, text_of(reporter, "instance"));
+			}
 			if (*text_of(reporter, "wrong") != '\0') {
 				fputs(" (", out);
 				put_text(out, text_of(reporter, "wrong"));

@@ -38,6 +38,7 @@
 
 struct watch {
 	void *socket; /* NULL: ended */
+	int fd;       /* of a loop, whose handle is `socket`; -1: a socket of ZeroMQ */
 	kvw_feed_read_fn *fn;
 	void *ctx;
 };
@@ -222,6 +223,12 @@ void kvw_feed_stats(struct kvw_feed *feed, struct kvw_feed_stats *out)
 
 enum kvw_err kvw_feed_watch(struct kvw_feed *feed, void *socket, kvw_feed_read_fn *fn, void *ctx)
 {
+	return kvw_feed_watch_fd(feed, -1, socket, fn, ctx);
+}
+
+enum kvw_err kvw_feed_watch_fd(
+	struct kvw_feed *feed, int fd, void *handle, kvw_feed_read_fn *fn, void *ctx)
+{
 	size_t room = feed->watch_room == 0 ? 16 : 2 * feed->watch_room;
 	struct watch *watches;
 	zmq_pollitem_t *polled;
@@ -237,7 +244,7 @@ enum kvw_err kvw_feed_watch(struct kvw_feed *feed, void *socket, kvw_feed_read_f
 		feed->polled = polled;
 		feed->watch_room = room;
 	}
-	feed->watches[feed->watch_count++] = (struct watch){socket, fn, ctx};
+	feed->watches[feed->watch_count++] = (struct watch){handle, fd, fn, ctx};
 	atomic_fetch_add(&feed->sockets, 1);
 	return KVW_OK;
 }
@@ -276,8 +283,11 @@ static size_t wait_for_something(struct kvw_feed *feed, int64_t timeout_ns)
 	drop_ended(feed);
 	feed->polled[0] = (zmq_pollitem_t){.fd = feed->wake, .events = ZMQ_POLLIN};
 	for (size_t i = 0; i < feed->watch_count; i++)
-		feed->polled[i + 1] =
-			(zmq_pollitem_t){.socket = feed->watches[i].socket, .events = ZMQ_POLLIN};
+		feed->polled[i + 1] = feed->watches[i].fd < 0
+					      ? (zmq_pollitem_t){.socket = feed->watches[i].socket,
+							.events = ZMQ_POLLIN}
+					      : (zmq_pollitem_t){.fd = feed->watches[i].fd,
+							.events = ZMQ_POLLIN};
 	if (zmq_poll(feed->polled, (int)feed->watch_count + 1, timeout_ms < 0 ? 0 : timeout_ms) < 0)
 		for (size_t i = 0; i <= feed->watch_count; i++)
 			feed->polled[i].revents = 0; /* a signal */

@@ -170,6 +170,12 @@ enum kvw_err kvw_feed_watch(
 	struct kvw_feed *feed, void *socket, kvw_feed_read_fn *fn, void *ctx) KVW_MUST_CHECK;
 void kvw_feed_unwatch(struct kvw_feed *feed, void *socket); /* also from within fn */
 
+/* The same for a descriptor of an event loop, such as struct kvw_io_set's: fn is called with
+ * `handle`, which names the watch for kvw_feed_unwatch, and returns false when the loop has nothing
+ * more to do now. KVW_ENOMEM. */
+enum kvw_err kvw_feed_watch_fd(struct kvw_feed *feed, int fd, void *handle, kvw_feed_read_fn *fn,
+	void *ctx) KVW_MUST_CHECK;
+
 /* Calls fn about every interval until the feed stops. KVW_ENOMEM. */
 enum kvw_err kvw_feed_every(
 	struct kvw_feed *feed, int64_t interval_ns, kvw_feed_fn *fn, void *ctx) KVW_MUST_CHECK;

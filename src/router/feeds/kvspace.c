@@ -70,16 +70,18 @@ static uint32_t add_root(
 	return (uint32_t)count;
 }
 
-enum kvw_err kvw_kvspaces_engine(
-	struct kvw_kvspaces *spaces, uint32_t block_tokens, uint32_t *space)
+/* The space with the reporter and block size of `added`, by chain or by position. */
+static enum kvw_err take_space(
+	struct kvw_kvspaces *spaces, const struct kvw_kvspace *added, uint32_t *space)
 {
-	struct kvw_kvspace added = {.reporter = KVW_REPORTER_ENGINE, .block_tokens = block_tokens};
+	uint32_t block_tokens = added->block_tokens;
 	size_t count = kvw_kvspaces_count(spaces);
 
 	if (block_tokens == 0 || block_tokens > KVW_KVSPACE_BLOCK_MAX)
 		return KVW_EINVAL;
 	for (size_t i = 0; i < count; i++) {
-		if (spaces->items[i].reporter == KVW_REPORTER_ENGINE &&
+		if (spaces->items[i].reporter == added->reporter &&
+			spaces->items[i].by_position == added->by_position &&
 			spaces->items[i].block_tokens == block_tokens) {
 			*space = (uint32_t)i;
 			return KVW_OK;
@@ -87,8 +89,27 @@ enum kvw_err kvw_kvspaces_engine(
 	}
 	if (count == KVW_EXACT_CHAINS)
 		return KVW_ELIMIT;
-	*space = add_root(spaces, &added, 0);
+	*space = add_root(spaces, added, 0);
 	return KVW_OK;
+}
+
+enum kvw_err kvw_kvspaces_engine(
+	struct kvw_kvspaces *spaces, uint32_t block_tokens, uint32_t *space)
+{
+	const struct kvw_kvspace added = {
+		.reporter = KVW_REPORTER_ENGINE, .block_tokens = block_tokens};
+
+	return take_space(spaces, &added, space);
+}
+
+enum kvw_err kvw_kvspaces_positions(
+	struct kvw_kvspaces *spaces, uint32_t chunk_tokens, uint32_t *space)
+{
+	const struct kvw_kvspace added = {.reporter = KVW_REPORTER_LMCACHE,
+		.block_tokens = chunk_tokens,
+		.by_position = true};
+
+	return take_space(spaces, &added, space);
 }
 
 static bool equal_text(const char *a, const char *b)
@@ -117,6 +138,7 @@ enum kvw_err kvw_kvspaces_lmcache(
 
 	for (size_t i = 0; i < count; i++) {
 		if (spaces->items[i].reporter == KVW_REPORTER_LMCACHE &&
+			!spaces->items[i].by_position &&
 			equal_recipe(&spaces->items[i].recipe, recipe)) {
 			*space = (uint32_t)i;
 			return KVW_OK;
@@ -147,6 +169,12 @@ uint64_t kvw_kvspace_engine_root(
 	return kvw_block_root(&space);
 }
 
+uint64_t kvw_kvspace_position_key(
+	uint64_t root, uint32_t nth, const uint32_t *tokens, uint32_t count)
+{
+	return kvw_block_key(kvw_block_key(root, &nth, 1), tokens, count);
+}
+
 /* Makes room for the keys of `tokens` tokens in each of the first `count` spaces. */
 static enum kvw_err make_room(
 	struct kvw_kvchains *chains, const struct kvw_kvspaces *spaces, size_t count, size_t tokens)
@@ -173,10 +201,16 @@ static enum kvw_err fill_one(const struct kvw_kvspaces *spaces, size_t number,
 	const struct kvw_kvspace *space = &spaces->items[number];
 	uint64_t state = spaces->roots[number];
 
-	if (space->reporter == KVW_REPORTER_LMCACHE)
+	if (space->reporter == KVW_REPORTER_LMCACHE && !space->by_position)
 		return kvw_lmcache_hash(
 			&space->recipe, &state, prompt->tokens, prompt->count, keys, cap, count);
 	state = kvw_kvspace_engine_root(space->block_tokens, prompt->lora, prompt->cache_salt);
+	if (space->by_position) {
+		for (*count = 0; *count < cap; (*count)++)
+			keys[*count] = kvw_kvspace_position_key(state, (uint32_t)*count,
+				prompt->tokens + *count * space->block_tokens, space->block_tokens);
+		return KVW_OK;
+	}
 	*count = kvw_block_keys(
 		&state, prompt->tokens, prompt->count, space->block_tokens, keys, cap);
 	return KVW_OK;

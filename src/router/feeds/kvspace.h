@@ -7,11 +7,18 @@
  * every space. Spaces are never removed; there are few, because a fleet's workers are configured
  * alike.
  *
+ * A third kind are positions: the coordinator (coordinator/README.md) is sent the tokens of a chunk
+ * and its place, but not the chunks before it. Its key is of the tokens and the place alone, so
+ * two prompts that agree in one chunk, but not before it, share this chunk's key. A hit needs all
+ * chunks from the first on, so a wrong one needs a worker that holds both prompts' parts.
+ *
  * Threads: the feed's thread alone adds. Everything else may be called from any thread; a space is
  * immutable once it is published.
  */
 #ifndef KVW_KVSPACE_H
 #define KVW_KVSPACE_H
+
+#include <stdbool.h>
 
 #include "kvway/err.h"
 #include "kvway/exact.h"
@@ -24,6 +31,7 @@ struct kvw_kvspace {
 	enum kvw_reporter reporter;
 	uint32_t number;                   /* in the index: its position in the table */
 	uint32_t block_tokens;             /* of an engine, or the recipe's chunk_size */
+	bool by_position;                  /* LMCache's chunks, named by kvw_kvspace_position_key */
 	struct kvw_lmcache_recipe recipe;  /* of LMCache; its seed is owned by the table */
 };
 
@@ -44,6 +52,11 @@ enum kvw_err kvw_kvspaces_engine(
 enum kvw_err kvw_kvspaces_lmcache(struct kvw_kvspaces *spaces,
 	const struct kvw_lmcache_recipe *recipe, uint32_t *space) KVW_MUST_CHECK;
 
+/* The space of LMCache's chunks of this size by their positions, added if it is new. Errors are
+ * those of kvw_kvspaces_engine. */
+enum kvw_err kvw_kvspaces_positions(
+	struct kvw_kvspaces *spaces, uint32_t chunk_tokens, uint32_t *space) KVW_MUST_CHECK;
+
 /* --- any thread --- */
 
 size_t kvw_kvspaces_count(const struct kvw_kvspaces *spaces);
@@ -53,6 +66,11 @@ const struct kvw_kvspace *kvw_kvspaces_get(const struct kvw_kvspaces *spaces, si
  * does not include the model: holders are looked up among workers that serve the model. */
 uint64_t kvw_kvspace_engine_root(
 	uint32_t block_tokens, struct kvw_slice lora, struct kvw_slice cache_salt);
+
+/* The key of the nth chunk of a prompt (from 0) in a space by positions; root: of
+ * kvw_kvspace_engine_root. */
+uint64_t kvw_kvspace_position_key(
+	uint64_t root, uint32_t nth, const uint32_t *tokens, uint32_t count);
 
 /* A prompt whose tokens are known. Borrowed during the call. */
 struct kvw_kvprompt {

@@ -12,6 +12,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "feeds/coordinator/coordinator.h"
 #include "feeds/lmcache/lmcache.h"
 #include "routing/exact.h"
 
@@ -30,8 +31,11 @@ enum kvw_err kvw_sources_create(const struct kvw_sources_deps *deps, struct kvw_
 		.spaces = deps->spaces,
 		.exact = deps->exact,
 		.lmcache = kvw_lmcache_of(deps->feed),
+		.coordinator = kvw_coordinator_of(deps->feed),
 		.tokens_timeout_ms = deps->config->kvaware_tokens_timeout_ms,
-		.lmcache_chunk = (uint32_t)deps->config->kvaware_lmcache_chunk,
+		.lmcache_chunk = kvw_lmcache_of(deps->feed) == NULL
+					 ? 0
+					 : (uint32_t)deps->config->kvaware_lmcache_chunk,
 		.checks = calloc(KVW_MAX_WORKERS, sizeof(sources->checks[0])),
 	};
 	if (sources->checks == NULL) {
@@ -70,6 +74,19 @@ bool kvw_sources_unmapped(const struct kvw_sources *sources)
 	return stats.instances > 0;
 }
 
+/* LMCache's name of the worker's instance, or of the server of its node; 0: it has none. */
+static size_t instance_of(
+	const struct kvw_sources *sources, uint32_t worker, char *name, size_t size)
+{
+	size_t len = 0;
+
+	if (sources->lmcache != NULL)
+		len = kvw_lmcache_instance_of(sources->lmcache, worker, name, size);
+	if (len == 0 && sources->coordinator != NULL)
+		len = kvw_coordinator_instance_of(sources->coordinator, worker, name, size);
+	return len;
+}
+
 /* Whether the worker was chosen by its reported blocks. Then *name is LMCache's name of it, or its
  * URL if only the engine reports them. Sent but unreported blocks (routing/claims.h) do not
  * count. */
@@ -89,8 +106,8 @@ static bool found_by_reports(const struct kvw_sources *sources,
 		kvw_exact_match(sources->exact, chain, &hits);
 		if (hits.blocks[worker->id] == 0)
 			continue;
-		if (chain->reporter == KVW_REPORTER_LMCACHE && sources->lmcache != NULL &&
-			kvw_lmcache_instance_of(sources->lmcache, worker->id, name, size) > 0)
+		if (chain->reporter == KVW_REPORTER_LMCACHE &&
+			instance_of(sources, worker->id, name, size) > 0)
 			return true;
 		(void)snprintf(name, size, "%s", worker->url);
 		found = true;
@@ -145,6 +162,13 @@ static uint32_t slack_of(const struct kvw_sources *sources, const struct kvw_wor
 	uint32_t block = atomic_load_explicit(&worker->block_size, memory_order_relaxed);
 	uint32_t chunk = sources->lmcache_chunk;
 
+	for (size_t i = 0; sources->coordinator != NULL && i < kvw_kvspaces_count(sources->spaces);
+		i++) {
+		const struct kvw_kvspace *space = kvw_kvspaces_get(sources->spaces, i);
+
+		if (space->by_position && space->block_tokens > chunk)
+			chunk = space->block_tokens;
+	}
 	if (block == 0)
 		block = BLOCK_ASSUMED;
 	if (kvw_exact_coverage(sources->exact, worker->id, KVW_REPORTER_ENGINE) ==

@@ -17,6 +17,7 @@
 #include "feeds/tokens/tokens.h"
 #include "kvway/route.h"
 
+struct kvw_coordinator;
 struct kvw_lmcache;
 
 /* Read-only after creation, except atomics and the checks, which have atomics. All pointers are
@@ -26,8 +27,9 @@ struct kvw_sources {
 	struct kvw_kvspaces *spaces;
 	struct kvw_exact *exact;     /* the strategy's view, filled by the feeds */
 	struct kvw_lmcache *lmcache; /* NULL: none is configured */
+	struct kvw_coordinator *coordinator; /* the same */
 	_Atomic int64_t tokens_timeout_ms; /* longest wait for a prompt's tokens */
-	uint32_t lmcache_chunk;      /* tokens */
+	uint32_t lmcache_chunk;      /* tokens; 0: there is no controller */
 	struct kvw_prediction_check *checks; /* [KVW_MAX_WORKERS] */
 	/* When a line of kvw_sources_routed was last written at info. */
 	_Atomic int64_t found_ns, none_ns;

@@ -163,6 +163,39 @@ START_TEST(adapter_salt_and_block_size_make_other_names)
 }
 END_TEST
 
+START_TEST(a_position_has_the_same_name_whatever_came_before)
+{
+	static uint32_t equal[TOKENS], changed[TOKENS];
+	struct kvw_kvchains a = {.count = 0}, b = {.count = 0};
+	struct kvw_kvprompt first = {.tokens = equal, .count = TOKENS};
+	struct kvw_kvprompt second = {.tokens = changed, .count = TOKENS};
+	uint32_t space, again, engine;
+	uint64_t root;
+
+	for (uint32_t i = 0; i < TOKENS; i++)
+		equal[i] = changed[i] = i % 16; /* chunks of equal tokens */
+	changed[0] = 99;
+	ck_assert_int_eq(kvw_kvspaces_positions(spaces, 16, &space), KVW_OK);
+	ck_assert_int_eq(kvw_kvspaces_positions(spaces, 16, &again), KVW_OK);
+	ck_assert_int_eq(kvw_kvspaces_engine(spaces, 16, &engine), KVW_OK);
+	ck_assert_uint_eq(space, again);
+	ck_assert_uint_ne(space, engine);
+	ck_assert_int_eq(kvw_kvspaces_positions(spaces, 0, &again), KVW_EINVAL);
+	ck_assert_int_eq(kvw_kvchains_fill(&a, spaces, &first), KVW_OK);
+	ck_assert_int_eq(kvw_kvchains_fill(&b, spaces, &second), KVW_OK);
+	ck_assert_int_eq(a.chains[space].reporter, KVW_REPORTER_LMCACHE);
+	ck_assert_uint_ne(a.chains[space].keys[0], b.chains[space].keys[0]);
+	ck_assert_uint_eq(a.chains[space].keys[1], b.chains[space].keys[1]);
+	ck_assert_uint_ne(a.chains[space].keys[1], a.chains[space].keys[2]); /* another place */
+	ck_assert_uint_ne(a.chains[engine].keys[1], b.chains[engine].keys[1]);
+	root = kvw_kvspace_engine_root(16, first.lora, first.cache_salt);
+	ck_assert_uint_eq(
+		a.chains[space].keys[2], kvw_kvspace_position_key(root, 2, equal + 32, 16));
+	kvw_kvchains_finish(&a);
+	kvw_kvchains_finish(&b);
+}
+END_TEST
+
 static void *read_while_it_grows(void *stop)
 {
 	struct kvw_kvchains mine = {.count = 0};
@@ -214,6 +247,7 @@ int main(void)
 	tcase_add_test(tc, a_prompt_has_a_name_in_every_space);
 	tcase_add_test(tc, a_prompt_below_a_block_has_an_empty_chain);
 	tcase_add_test(tc, adapter_salt_and_block_size_make_other_names);
+	tcase_add_test(tc, a_position_has_the_same_name_whatever_came_before);
 	tcase_add_test(tc, readers_see_whole_spaces_while_one_writes);
 	return run_tcase("kvspace", tc);
 }

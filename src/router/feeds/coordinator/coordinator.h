@@ -1,0 +1,53 @@
+/*
+ * coordinator.h - kvway as the coordinator of LMCache's multi-process mode: a module of the feed
+ * thread.
+ *
+ * An `lmcache server` serves all engines of its node. It registers here by HTTP, sends heartbeats
+ * and reports what it stores and drops (`--coordinator-url`, `--coordinator-event-reporting`). The
+ * reports go into a directory (directory.h), which answers as LMCache's own coordinator does, and
+ * from there into the exact index: a chunk in a server's L1 is a hit for each engine of the node.
+ *
+ * Threads: made and stopped with the feed (kvw_feed_module). The functions below may be called from
+ * any thread between kvw_feed_start and kvw_feed_stop.
+ */
+#ifndef KVW_COORDINATOR_H
+#define KVW_COORDINATOR_H
+
+#include "feeds/coordinator/directory.h"
+#include "feeds/feed.h"
+
+struct kvw_coordinator;
+
+extern const struct kvw_feed_module kvw_coordinator_module;
+
+/* The coordinator of a feed; NULL: none is configured. Valid until kvw_feed_stop. */
+struct kvw_coordinator *kvw_coordinator_of(const struct kvw_feed *feed);
+
+/* Copies the name of the instance that serves a worker's node: at most size - 1 bytes, with a final
+ * 0. Returns the name's length; 0: there is none. */
+size_t kvw_coordinator_instance_of(
+	struct kvw_coordinator *coordinator, uint32_t worker, char *text, size_t size);
+
+struct kvw_coordinator_stats {
+	/* now */
+	uint64_t instances;       /* registered */
+	uint64_t unmapped;        /* of these, without a worker of the fleet */
+	uint64_t blind;           /* instances with a worker whose reports do not suffice */
+	uint64_t objects, l1, l2; /* objects, and placements in each tier */
+	uint64_t bytes, bytes_limit;
+	uint64_t connections;
+
+	/* since start */
+	struct kvw_cd_counts counts;
+	uint64_t refused; /* requests that are answered with an error */
+	uint64_t posts;   /* of events, that were applied */
+	uint64_t named;   /* blocks written to the index, once for each worker */
+};
+
+/* Numbers of at most 100 ms ago. */
+void kvw_coordinator_stats(struct kvw_coordinator *coordinator, struct kvw_coordinator_stats *out);
+
+/* Applies the key that a reload may change: the timeout of heartbeats. Any thread. */
+void kvw_coordinator_reconfigure(const struct kvw_feed *feed, const struct kvw_config *config);
+
+#endif

@@ -1,0 +1,352 @@
+/*
+ * nodes.c - which workers an LMCache server serves, and what they may find in its L1.
+ *
+ * A worker belongs to the instance that its configuration names (`lmcache_instance`), or else to
+ * the only registered instance at its address. All workers of a node get the blocks of its L1: each
+ * has them as sources of its own in the exact index, one for each rank, since a chunk is a hit only
+ * where all ranks hold their slices.
+ *
+ * LMCache's chunk hashes are BLAKE3, which kvway does not compute. It names chunks by their tokens
+ * and positions (kvspace.h); entries without tokens, as transfers driven by the engine send them,
+ * cannot be named, and such a worker is routed by text.
+ */
+#include "feeds/coordinator/parts.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "fleet/worker.h"
+
+#define EACH           UINT32_MAX
+#define UNMAPPED_NS    (60 * KVW_NS_PER_S) /* before the log says so */
+#define UNNAMED_ENOUGH 16u                 /* entries, before they are complained about */
+
+/* --- the index -------------------------------------------------------------------------------- */
+
+/* The object's name; false: it has none. */
+static bool name_of(struct kvw_coordinator *coordinator, const struct kvw_cd_object *object,
+	struct kvw_kvindex_blocks *blocks, uint64_t *key)
+{
+	const struct kvw_cd_binding *binding = object->binding;
+	struct kvw_slice salt = {object->text + object->model_len, object->salt_len};
+	uint32_t tokens = binding->token_count;
+
+	if (!kvw_cd_is_named(object) || object->group != 0 || binding->offset / tokens > UINT32_MAX)
+		return false;
+	if (kvw_kvspaces_positions(coordinator->deps->spaces, tokens, &blocks->space) != KVW_OK)
+		return false;
+	*key = kvw_kvspace_position_key(
+		kvw_kvspace_engine_root(tokens, (struct kvw_slice){NULL, 0}, salt),
+		(uint32_t)(binding->offset / tokens), binding->tokens, tokens);
+	return true;
+}
+
+static void require(struct kvw_coordinator *coordinator, uint32_t worker, uint32_t world)
+{
+	uint32_t ranks = world < KVW_EXACT_LMCACHE_SOURCES ? world : KVW_EXACT_LMCACHE_SOURCES;
+
+	kvw_kvindex_require(kvw_exact_index(coordinator->deps->exact), worker,
+		KVW_EXACT_LMCACHE_MASK, ((1u << ranks) - 1) << KVW_EXACT_LMCACHE_SOURCE);
+}
+
+void kvw_coordinator_l1(
+	void *ctx, struct kvw_cd_instance *instance, struct kvw_cd_object *object, bool holds)
+{
+	struct kvw_coordinator *coordinator = ctx;
+	struct kvw_coordinator_node *node = instance->user;
+	struct kvw_kvindex *index = kvw_exact_index(coordinator->deps->exact);
+	uint32_t world = object->rank >> 24, rank = object->rank >> 16 & 0xff;
+	uint64_t key, hash = object->name_hash;
+	struct kvw_kvindex_blocks blocks = {
+		.tier = KVW_TIER_HOST, .count = 1, .hashes = &hash, .keys = &key};
+
+	if (node == NULL || node->count == 0 || rank >= KVW_EXACT_LMCACHE_SOURCES ||
+		!name_of(coordinator, object, &blocks, &key))
+		return;
+	if (holds && node->world != world) {
+		node->world = world;
+		for (uint32_t i = 0; i < node->count; i++)
+			require(coordinator, node->workers[i], world);
+	}
+	for (uint32_t i = 0; i < node->count; i++) {
+		struct kvw_kvindex_from from = {node->workers[i], KVW_EXACT_LMCACHE_SOURCE + rank};
+
+		if (coordinator->only_worker != EACH && from.worker != coordinator->only_worker)
+			continue;
+		if (holds)
+			kvw_kvindex_stored(index, from, &blocks);
+		else
+			kvw_kvindex_removed(index, from, &blocks);
+		coordinator->named += holds;
+	}
+}
+
+static void clear_index(struct kvw_coordinator *coordinator, uint32_t worker)
+{
+	for (uint32_t s = 0; s < KVW_EXACT_LMCACHE_SOURCES; s++)
+		kvw_kvindex_cleared(kvw_exact_index(coordinator->deps->exact), worker,
+			KVW_EXACT_LMCACHE_SOURCE + s, KVW_KVINDEX_ANY);
+}
+
+static void write_all(
+	struct kvw_coordinator *coordinator, struct kvw_cd_instance *instance, uint32_t worker)
+{
+	coordinator->only_worker = worker;
+	kvw_cd_each_l1(coordinator->cd, instance, true);
+	coordinator->only_worker = EACH;
+}
+
+/* --- what is known ---------------------------------------------------------------------------- */
+
+/* Why the instance's reports do not suffice; "" if they do. Static. */
+static const char *what_is_wrong(const struct kvw_cd_instance *instance)
+{
+	if (!instance->has_cursor)
+		return "it has reported nothing: start its LMCache server with "
+		       "--coordinator-event-reporting";
+	if (instance->unnamed > instance->named)
+		return "its reports have no token ids: set lmcache.mp.mp_transfer_mode of its "
+		       "engines to lmcache_driven";
+	if (instance->incomplete)
+		return "reports of its LMCache server were missed: it counts again once as much "
+		       "was stored as its L1 holds, or when the server starts again";
+	return "";
+}
+
+void kvw_coordinator_cover(struct kvw_coordinator *coordinator, struct kvw_cd_instance *instance)
+{
+	struct kvw_coordinator_node *node = instance->user;
+	const char *wrong = what_is_wrong(instance);
+	enum kvw_coverage coverage = wrong[0] == '\0' ? KVW_COVERAGE_FULL : KVW_COVERAGE_BLIND;
+
+	if (node == NULL || (node->wrong == wrong && node->coverage == coverage))
+		return;
+	node->coverage = coverage;
+	node->wrong = wrong;
+	for (uint32_t i = 0; i < node->count; i++)
+		kvw_feed_set_coverage(coordinator->feed, node->workers[i], KVW_REPORTER_LMCACHE,
+			coverage, node->world > 0 ? node->world : 1, wrong);
+}
+
+/* Says once for each instance why it never matches. */
+static void complain(struct kvw_coordinator *coordinator, struct kvw_cd_instance *instance)
+{
+	struct kvw_coordinator_node *node = instance->user;
+	bool without_worker = instance->registered && (node == NULL || node->count == 0) &&
+			      kvw_feed_now(coordinator->feed) - instance->came_ns > UNMAPPED_NS;
+	bool without_tokens =
+		instance->unnamed > UNNAMED_ENOUGH && instance->unnamed > instance->named;
+
+	if ((!without_worker && !without_tokens) || (node != NULL && node->complained))
+		return;
+	if (node == NULL)
+		node = instance->user = calloc(1, sizeof(*node));
+	if (node == NULL)
+		return;
+	node->complained = true;
+	if (without_worker)
+		kvw_warn("coordinator",
+			"kvaware never matches instance=%s: it belongs to no worker; its address "
+			"%s is that of none, or of another instance too; set lmcache_instance of "
+			"its workers, or --coordinator-advertise-ip of the server",
+			instance->id, instance->ip);
+	else
+		kvw_warn("coordinator", "kvaware never matches instance=%s: %s", instance->id,
+			what_is_wrong(instance));
+}
+
+/* --- mapping ---------------------------------------------------------------------------------- */
+
+static void set_seen(struct kvw_coordinator *coordinator, uint32_t worker, const char *id)
+{
+	pthread_mutex_lock(&coordinator->lock);
+	snprintf(coordinator->seen[worker], sizeof(coordinator->seen[worker]), "%s", id);
+	pthread_mutex_unlock(&coordinator->lock);
+}
+
+static void unmap(struct kvw_coordinator *coordinator, uint32_t worker)
+{
+	struct kvw_cd_instance *instance = coordinator->workers[worker].instance;
+	struct kvw_coordinator_node *node;
+
+	if (instance == NULL)
+		return;
+	node = instance->user;
+	for (uint32_t i = 0; i < node->count; i++)
+		if (node->workers[i] == worker)
+			node->workers[i] = node->workers[--node->count];
+	coordinator->workers[worker].instance = NULL;
+	clear_index(coordinator, worker);
+	require(coordinator, worker, 0);
+	kvw_feed_set_coverage(
+		coordinator->feed, worker, KVW_REPORTER_LMCACHE, KVW_COVERAGE_NONE, 0, "");
+	set_seen(coordinator, worker, "");
+}
+
+static void map(
+	struct kvw_coordinator *coordinator, uint32_t worker, struct kvw_cd_instance *instance)
+{
+	struct kvw_coordinator_node *node = instance->user;
+	uint32_t *workers;
+
+	if (node == NULL)
+		node = instance->user = calloc(1, sizeof(*node));
+	if (node == NULL)
+		return;
+	if (node->count == node->room) {
+		workers = realloc(node->workers, (node->room + 8) * sizeof(*workers));
+		if (workers == NULL)
+			return;
+		node->workers = workers;
+		node->room += 8;
+	}
+	node->workers[node->count++] = worker;
+	coordinator->workers[worker].instance = instance;
+	clear_index(coordinator, worker);
+	require(coordinator, worker, node->world);
+	write_all(coordinator, instance, worker);
+	set_seen(coordinator, worker, instance->id);
+	kvw_info("coordinator", "instance=%s serves worker=%s", instance->id,
+		coordinator->workers[worker].worker->url);
+	node->wrong = NULL; /* report again */
+	kvw_coordinator_cover(coordinator, instance);
+}
+
+void kvw_coordinator_freed(void *ctx, struct kvw_cd_instance *instance)
+{
+	struct kvw_coordinator *coordinator = ctx;
+	struct kvw_coordinator_node *node = instance->user;
+
+	if (node == NULL)
+		return;
+	while (node->count > 0)
+		unmap(coordinator, node->workers[0]);
+	free(node->workers);
+	free(node);
+	instance->user = NULL;
+}
+
+/* The only registered instance at the address that no worker names; NULL: none, or several. */
+static struct kvw_cd_instance *instance_at(struct kvw_coordinator *coordinator, const char *ip)
+{
+	struct kvw_cd_instance *at, *found = NULL;
+
+	TAILQ_FOREACH(at, &coordinator->cd->instances, entry)
+	{
+		bool taken = false;
+
+		if (!at->registered || strcmp(at->ip, ip) != 0)
+			continue;
+		for (size_t w = 0; w < coordinator->worker_count && !taken; w++)
+			taken = coordinator->workers[w].worker != NULL &&
+				strcmp(coordinator->workers[w].worker->config.lmcache_instance,
+					at->id) == 0;
+		if (taken)
+			continue;
+		if (found != NULL)
+			return NULL;
+		found = at;
+	}
+	return found;
+}
+
+static struct kvw_cd_instance *instance_for(struct kvw_coordinator *coordinator, uint32_t slot)
+{
+	const struct kvw_coordinator_worker *entry = &coordinator->workers[slot];
+	const char *named = entry->worker->config.lmcache_instance;
+	struct kvw_cd_instance *instance;
+
+	if (named[0] == '\0')
+		return entry->ip[0] == '\0' ? NULL : instance_at(coordinator, entry->ip);
+	instance = kvw_cd_find_instance(coordinator->cd, kvw_slice_of(named));
+	return instance != NULL && (instance->registered || instance->has_cursor) ? instance : NULL;
+}
+
+static void map_all(struct kvw_coordinator *coordinator)
+{
+	for (uint32_t w = 0; w < coordinator->worker_count; w++) {
+		struct kvw_cd_instance *wanted = coordinator->workers[w].worker == NULL
+							 ? NULL
+							 : instance_for(coordinator, w);
+
+		if (wanted == coordinator->workers[w].instance)
+			continue;
+		unmap(coordinator, w);
+		if (wanted != NULL)
+			map(coordinator, w, wanted);
+	}
+}
+
+/* --- workers that come and go ----------------------------------------------------------------- */
+
+static void unfollow(struct kvw_coordinator *coordinator, uint32_t slot)
+{
+	struct kvw_coordinator_worker *entry = &coordinator->workers[slot];
+
+	if (entry->worker == NULL)
+		return;
+	unmap(coordinator, slot);
+	kvw_worker_let_go(entry->worker);
+	entry->worker = NULL;
+}
+
+static void look_up(struct kvw_coordinator_worker *entry)
+{
+	entry->address_version = atomic_load(&entry->worker->address_version);
+	kvw_worker_ip(entry->worker, entry->ip, sizeof(entry->ip));
+}
+
+void kvw_coordinator_follow(struct kvw_coordinator *coordinator)
+{
+	const struct kvw_fleet *fleet = coordinator->deps->fleet;
+	struct kvw_cd_instance *instance;
+
+	coordinator->worker_count = fleet->count;
+	for (uint32_t i = 0; i < coordinator->worker_count; i++) {
+		struct kvw_coordinator_worker *entry = &coordinator->workers[i];
+		struct kvw_worker *worker = fleet->workers[i];
+
+		if (entry->worker != NULL && kvw_worker_life(worker) != KVW_WORKER_LIVE)
+			unfollow(coordinator, i);
+		if (entry->worker == NULL && kvw_worker_hold(worker)) {
+			entry->worker = worker;
+			look_up(entry);
+			coordinator->remap = true;
+		} else if (entry->worker != NULL &&
+			   entry->address_version != atomic_load(&worker->address_version)) {
+			look_up(entry);
+			coordinator->remap = true;
+		}
+	}
+	if (coordinator->remap)
+		map_all(coordinator);
+	coordinator->remap = false;
+	TAILQ_FOREACH(instance, &coordinator->cd->instances, entry)
+	{
+		kvw_coordinator_cover(coordinator, instance);
+		complain(coordinator, instance);
+	}
+}
+
+void kvw_coordinator_unfollow_all(struct kvw_coordinator *coordinator)
+{
+	for (uint32_t i = 0; i < coordinator->worker_count; i++)
+		unfollow(coordinator, i);
+}
+
+void kvw_coordinator_purged(struct kvw_coordinator *coordinator, uint32_t worker)
+{
+	struct kvw_cd_instance *instance =
+		worker < coordinator->worker_count ? coordinator->workers[worker].instance : NULL;
+	struct kvw_coordinator_node *node;
+
+	if (instance == NULL)
+		return;
+	node = instance->user;
+	clear_index(coordinator, worker);
+	write_all(coordinator, instance, worker);
+	node->wrong = NULL; /* report again */
+	kvw_coordinator_cover(coordinator, instance);
+}

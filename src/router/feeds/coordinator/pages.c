@@ -1,0 +1,438 @@
+/*
+ * pages.c - see pages.h.
+ */
+#include "feeds/coordinator/pages.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void put_text(struct kvw_page *page, const char *name, const char *text)
+{
+	kvw_page_string(page, name);
+	kvw_page_json(page, kvw_slice_of(text));
+}
+
+static void put_number(struct kvw_page *page, const char *name, uint64_t value)
+{
+	kvw_page_string(page, name);
+	kvw_page_u64(page, value);
+}
+
+/* With all digits. */
+static void put_fraction(struct kvw_page *page, double value)
+{
+	char text[40];
+
+	(void)snprintf(text, sizeof(text), "%.17g", value);
+	kvw_page_string(page, text);
+}
+
+static void put_flag(struct kvw_page *page, const char *name, bool flag)
+{
+	kvw_page_string(page, name);
+	kvw_page_string(page, flag ? "true" : "false");
+}
+
+/* --- instances -------------------------------------------------------------------------------- */
+
+void kvw_cd_page_instances(struct kvw_page *page, const struct kvw_cd *cd)
+{
+	const struct kvw_cd_instance *at;
+	bool first = true;
+
+	kvw_page_string(page, "{\"instances\":[");
+	TAILQ_FOREACH(at, &cd->instances, entry)
+	{
+		if (!at->registered)
+			continue;
+		put_text(page, first ? "{\"instance_id\":" : ",{\"instance_id\":", at->id);
+		put_text(page, ",\"ip\":", at->ip);
+		put_number(page, ",\"http_port\":", at->http_port);
+		kvw_page_string(page, ",\"registration_time\":");
+		put_fraction(page, at->registered_s);
+		kvw_page_string(page, ",\"metadata\":");
+		kvw_page_string(page, at->metadata);
+		put_text(page, ",\"p2p_advertised_url\":", at->p2p_url);
+		put_number(page, ",\"mq_port\":", at->mq_port);
+		kvw_page_string(page, "}");
+		first = false;
+	}
+	kvw_page_string(page, "]}");
+}
+
+/* --- usage ------------------------------------------------------------------------------------ */
+
+/* A line of a usage page. */
+struct line {
+	enum kvw_ce_tier tier;
+	const char *backend;
+	bool shared;
+	uint64_t used, capacity; /* capacity 0: none is declared */
+};
+
+static int compare_lines(const void *a, const void *b)
+{
+	const struct line *left = a, *right = b;
+
+	if (left->tier != right->tier)
+		return left->tier < right->tier ? -1 : 1;
+	return strcmp(left->backend, right->backend);
+}
+
+static void put_lines(struct kvw_page *page, struct line *lines, size_t count)
+{
+	qsort(lines, count, sizeof(*lines), compare_lines);
+	kvw_page_string(page, "[");
+	for (size_t i = 0; i < count; i++) {
+		put_text(page,
+			i == 0 ? "{\"tier\":" : ",{\"tier\":", kvw_ce_tier_name(lines[i].tier));
+		put_text(page, ",\"backend\":", lines[i].backend);
+		put_flag(page, ",\"shared\":", lines[i].shared);
+		put_number(page, ",\"used_bytes\":", lines[i].used);
+		put_number(page, ",\"capacity_bytes\":", lines[i].capacity);
+		kvw_page_string(page, ",\"usage_ratio\":");
+		if (lines[i].capacity > 0)
+			put_fraction(page, (double)lines[i].used / (double)lines[i].capacity);
+		else
+			kvw_page_string(page, "null");
+		kvw_page_string(page, "}");
+	}
+	kvw_page_string(page, "]");
+}
+
+static const struct kvw_cd_module *find_module(
+	const struct kvw_cd_modules *modules, enum kvw_ce_tier tier, uint8_t backend)
+{
+	for (uint32_t i = 0; i < modules->count; i++)
+		if (modules->items[i].tier == tier && modules->items[i].backend == backend)
+			return &modules->items[i];
+	return NULL;
+}
+
+static bool holds_bytes(const struct kvw_cd_instance *instance)
+{
+	for (uint32_t i = 0; i < instance->used.count; i++)
+		if (instance->used.items[i].bytes > 0)
+			return true;
+	return false;
+}
+
+static bool has_usage(const struct kvw_cd_instance *instance)
+{
+	return instance->registered || instance->declares || holds_bytes(instance);
+}
+
+static void put_usage(
+	struct kvw_page *page, const struct kvw_cd *cd, const struct kvw_cd_instance *instance)
+{
+	struct line lines[2 * KVW_CD_MODULES];
+	size_t count = 0;
+
+	for (uint32_t i = 0; i < instance->used.count; i++) {
+		const struct kvw_cd_module *used = &instance->used.items[i];
+		const struct kvw_cd_module *declared =
+			find_module(&instance->declared, used->tier, used->backend);
+
+		if (used->bytes > 0)
+			lines[count++] = (struct line){used->tier, cd->backends[used->backend],
+				false, used->bytes, declared == NULL ? 0 : declared->bytes};
+	}
+	for (uint32_t i = 0; i < instance->declared.count; i++) {
+		const struct kvw_cd_module *declared = &instance->declared.items[i];
+		const struct kvw_cd_module *used =
+			find_module(&instance->used, declared->tier, declared->backend);
+
+		if (!declared->shared && (used == NULL || used->bytes == 0))
+			lines[count++] = (struct line){declared->tier,
+				cd->backends[declared->backend], false, 0, declared->bytes};
+	}
+	put_text(page, "{\"instance_id\":", instance->id);
+	put_flag(page, ",\"registered\":", instance->registered);
+	put_flag(page, ",\"declared_capacity\":", instance->declared.count > 0);
+	kvw_page_string(page, ",\"modules\":");
+	put_lines(page, lines, count);
+	kvw_page_string(page, "}");
+}
+
+/* The capacity of a pool, if all servers that declare it agree; else 0. */
+static uint64_t pool_capacity(const struct kvw_cd *cd, const struct kvw_cd_module *pool)
+{
+	const struct kvw_cd_instance *at;
+	uint64_t capacity = 0;
+	bool declared = false;
+
+	TAILQ_FOREACH(at, &cd->instances, entry)
+	{
+		const struct kvw_cd_module *module =
+			find_module(&at->declared, pool->tier, pool->backend);
+
+		if (module == NULL || !module->shared)
+			continue;
+		if (declared && module->bytes != capacity)
+			return 0;
+		declared = true;
+		capacity = module->bytes;
+	}
+	return capacity;
+}
+
+static int compare_ids(const void *a, const void *b)
+{
+	return strcmp((*(const struct kvw_cd_instance *const *)a)->id,
+		(*(const struct kvw_cd_instance *const *)b)->id);
+}
+
+void kvw_cd_page_usage(struct kvw_page *page, const struct kvw_cd *cd)
+{
+	const struct kvw_cd_instance *at,
+		**sorted = calloc(cd->instance_count + 1, sizeof(struct kvw_cd_instance *));
+	struct line lines[KVW_CD_MODULES];
+	size_t count = 0;
+
+	if (sorted == NULL) {
+		page->failed = true;
+		return;
+	}
+	TAILQ_FOREACH(at, &cd->instances, entry)
+	if (has_usage(at))
+		sorted[count++] = at;
+	qsort(sorted, count, sizeof(sorted[0]), compare_ids);
+	kvw_page_string(page, "{\"instances\":[");
+	for (size_t i = 0; i < count; i++) {
+		kvw_page_string(page, i == 0 ? "" : ",");
+		put_usage(page, cd, sorted[i]);
+	}
+	free(sorted);
+	count = 0;
+	for (uint32_t i = 0; i < cd->pools.count; i++)
+		if (cd->pools.items[i].bytes > 0)
+			lines[count++] = (struct line){cd->pools.items[i].tier,
+				cd->backends[cd->pools.items[i].backend], true,
+				cd->pools.items[i].bytes, pool_capacity(cd, &cd->pools.items[i])};
+	kvw_page_string(page, "],\"shared_modules\":");
+	put_lines(page, lines, count);
+	kvw_page_string(page, "}");
+}
+
+bool kvw_cd_page_usage_of(struct kvw_page *page, const struct kvw_cd *cd, struct kvw_slice id)
+{
+	const struct kvw_cd_instance *instance = kvw_cd_find_instance(cd, id);
+
+	if (instance == NULL || !has_usage(instance))
+		return false;
+	put_usage(page, cd, instance);
+	return true;
+}
+
+/* --- objects ---------------------------------------------------------------------------------- */
+
+static void put_key(struct kvw_page *page, const struct kvw_ce_key *key)
+{
+	static const char digits[] = "0123456789abcdef";
+
+	kvw_page_string(page, "{\"chunk_hash_hex\":\"");
+	for (size_t i = 0; i < key->hash.len; i++) {
+		unsigned char byte = (unsigned char)key->hash.data[i];
+
+		kvw_page_put(page, (const char[]){digits[byte >> 4], digits[byte & 15]}, 2);
+	}
+	kvw_page_string(page, "\",\"model_name\":");
+	kvw_page_json(page, key->model);
+	put_number(page, ",\"kv_rank\":", key->rank);
+	put_number(page, ",\"object_group_id\":", key->group);
+	kvw_page_string(page, ",\"cache_salt\":");
+	kvw_page_json(page, key->salt);
+	kvw_page_string(page, "}");
+}
+
+static struct kvw_ce_key key_of(const struct kvw_cd_object *object)
+{
+	return (struct kvw_ce_key){
+		.hash = {object->binding->text, object->binding->len},
+		.model = {object->text, object->model_len},
+		.salt = {object->text + object->model_len, object->salt_len},
+		.rank = object->rank,
+		.group = object->group,
+	};
+}
+
+static void put_placement(
+	struct kvw_page *page, const struct kvw_cd *cd, const struct kvw_cd_placement *placement)
+{
+	put_text(page, "{\"instance_id\":", placement->instance->id);
+	put_number(page, ",\"incarnation\":", placement->incarnation);
+	put_text(page, ",\"tier\":", kvw_ce_tier_name(placement->tier));
+	put_text(page, ",\"backend\":", cd->backends[placement->backend]);
+	put_number(page, ",\"size_bytes\":", placement->size_bytes);
+	put_flag(page, ",\"shared\":", placement->shared);
+	kvw_page_string(page, "}");
+}
+
+/* Order of a lookup's placements: instance, tier, backend. */
+static int compare_placements(
+	const struct kvw_cd *cd, const struct kvw_cd_placement *a, const struct kvw_cd_placement *b)
+{
+	int order = strcmp(a->instance->id, b->instance->id);
+
+	if (order == 0 && a->tier != b->tier)
+		order = a->tier < b->tier ? -1 : 1;
+	if (order == 0)
+		order = strcmp(cd->backends[a->backend], cd->backends[b->backend]);
+	return order != 0 ? order : (a > b) - (a < b);
+}
+
+/* Writes them in order, by picking the next one each time: an object has few. */
+static void put_sorted(
+	struct kvw_page *page, const struct kvw_cd *cd, const struct kvw_cd_object *object)
+{
+	const struct kvw_cd_placement *last = NULL, *next, *at;
+
+	for (;;) {
+		next = NULL;
+		STAILQ_FOREACH(at, &object->placements, entry)
+		if ((last == NULL || compare_placements(cd, at, last) > 0) &&
+			(next == NULL || compare_placements(cd, at, next) < 0))
+			next = at;
+		if (next == NULL)
+			return;
+		kvw_page_string(page, last == NULL ? "" : ",");
+		put_placement(page, cd, next);
+		last = next;
+	}
+}
+
+void kvw_cd_page_result(
+	struct kvw_page *page, const struct kvw_cd *cd, const struct kvw_ce_key *key)
+{
+	const struct kvw_cd_object *object = kvw_cd_find(cd, key);
+	const struct kvw_cd_binding *binding = kvw_cd_find_binding(cd, key->hash);
+
+	kvw_page_string(page, "{\"key\":");
+	put_key(page, key);
+	kvw_page_string(page, ",\"placements\":[");
+	if (object != NULL)
+		put_sorted(page, cd, object);
+	kvw_page_string(page, "],\"token_ids\":[");
+	for (uint32_t i = 0; binding != NULL && i < binding->token_count; i++)
+		put_number(page, i == 0 ? "" : ",", binding->tokens[i]);
+	put_number(page, "],\"access_count\":", object == NULL ? 0 : object->accesses);
+	kvw_page_string(page, "}");
+}
+
+static bool passes(const struct kvw_cd *cd, const struct kvw_cd_placement *placement,
+	const struct kvw_cd_filter *filter)
+{
+	return (filter->any_tier || placement->tier == filter->tier) &&
+	       (filter->instance.len == 0 ||
+		       kvw_slice_equal(kvw_slice_of(placement->instance->id), filter->instance)) &&
+	       (filter->backend.len == 0 ||
+		       kvw_slice_equal(
+			       kvw_slice_of(cd->backends[placement->backend]), filter->backend));
+}
+
+/* One object of the page, with the placements that pass. */
+static void put_row(struct kvw_page *page, const struct kvw_cd *cd,
+	const struct kvw_cd_object *object, const struct kvw_cd_filter *filter)
+{
+	const struct kvw_ce_key key = key_of(object);
+	const struct kvw_cd_placement *at;
+	bool first = true;
+
+	kvw_page_string(page, "{\"key\":");
+	put_key(page, &key);
+	kvw_page_string(page, ",\"placements\":[");
+	STAILQ_FOREACH(at, &object->placements, entry)
+	{
+		if (!passes(cd, at, filter))
+			continue;
+		kvw_page_string(page, first ? "" : ",");
+		put_placement(page, cd, at);
+		first = false;
+	}
+	put_number(page, "],\"num_tokens\":", object->binding->token_count);
+	put_number(page, ",\"access_count\":", object->accesses);
+	kvw_page_string(page, "}");
+}
+
+void kvw_cd_page_keys(
+	struct kvw_page *page, const struct kvw_cd *cd, const struct kvw_cd_filter *filter)
+{
+	const struct kvw_cd_object *object;
+	struct kvw_page rows = {0};
+	uint64_t total = 0, written = 0;
+
+	TAILQ_FOREACH(object, &cd->objects, entry)
+	{
+		const struct kvw_cd_placement *at;
+
+		STAILQ_FOREACH(at, &object->placements, entry)
+		if (passes(cd, at, filter))
+			break;
+		if (at == NULL)
+			continue;
+		if (total++ < filter->offset || written == filter->limit)
+			continue;
+		kvw_page_string(&rows, written++ == 0 ? "" : ",");
+		put_row(&rows, cd, object, filter);
+	}
+	put_number(page, "{\"total\":", total);
+	kvw_page_string(page, ",\"keys\":[");
+	kvw_page_put(page, rows.data, rows.len);
+	kvw_page_string(page, "]}");
+	page->failed |= rows.failed;
+	free(rows.data);
+}
+
+/* --- figures ---------------------------------------------------------------------------------- */
+
+void kvw_cd_page_stats(struct kvw_page *page, const struct kvw_cd *cd)
+{
+	const struct kvw_cd_instance *at;
+	bool first = true;
+
+	put_number(page, "{\"num_keys\":", cd->object_count);
+	put_number(page,
+		",\"num_placements\":", cd->tier_count[KVW_CE_L1] + cd->tier_count[KVW_CE_L2]);
+	kvw_page_string(page, ",\"l1_keys_by_instance\":{");
+	TAILQ_FOREACH(at, &cd->instances, entry)
+	{
+		if (!at->reports)
+			continue;
+		put_text(page, first ? "" : ",", at->id);
+		put_number(page, ":", at->l1_objects);
+		first = false;
+	}
+	/* The index for lookups of texts at any position, which LMCache has off by default. */
+	kvw_page_string(page, "},\"blend\":{\"num_contents\":0,\"num_chunks\":0,\"num_claims\":0,"
+			      "\"num_namespaces\":0,\"table_size\":1024}");
+	put_number(page, ",\"l1_count\":", cd->tier_count[KVW_CE_L1]);
+	put_number(page, ",\"l1_size_bytes\":", cd->tier_bytes[KVW_CE_L1]);
+	put_number(page, ",\"l2_count\":", cd->tier_count[KVW_CE_L2]);
+	put_number(page, ",\"l2_size_bytes\":", cd->tier_bytes[KVW_CE_L2]);
+	kvw_page_string(page, "}");
+}
+
+static void put_gauge(struct kvw_page *page, const char *name, const char *help,
+	const uint64_t values[KVW_CE_TIERS])
+{
+	char head[200];
+
+	(void)snprintf(head, sizeof(head), "# HELP %s %s\n# TYPE %s gauge\n", name, help, name);
+	kvw_page_string(page, head);
+	for (int tier = 0; tier < KVW_CE_TIERS; tier++) {
+		(void)snprintf(head, sizeof(head), "%s{tier=\"%s\"} ", name,
+			kvw_ce_tier_name((enum kvw_ce_tier)tier));
+		put_number(page, head, values[tier]);
+		kvw_page_string(page, "\n");
+	}
+}
+
+void kvw_cd_page_metrics(struct kvw_page *page, const struct kvw_cd *cd)
+{
+	put_gauge(page, "lmcache_coordinator_key_directory_placements",
+		"Placements recorded in the key directory, by tier.", cd->tier_count);
+	put_gauge(page, "lmcache_coordinator_key_directory_placement_bytes",
+		"Reported bytes of the placements recorded in the key directory, by tier.",
+		cd->tier_bytes);
+}

@@ -1,0 +1,41 @@
+/*
+ * pages.h - the coordinator's answers as JSON, in the form of LMCache 0.5.6's own.
+ *
+ * Each function appends to a page; page->failed: memory ran out.
+ */
+#ifndef KVW_COORDINATOR_PAGES_H
+#define KVW_COORDINATOR_PAGES_H
+
+#include "base/page.h"
+#include "feeds/coordinator/directory.h"
+
+/* GET /instances */
+void kvw_cd_page_instances(struct kvw_page *page, const struct kvw_cd *cd);
+
+/* GET /instances/usage: every server and the shared pools. */
+void kvw_cd_page_usage(struct kvw_page *page, const struct kvw_cd *cd);
+/* GET /instances/ID/usage. False, and nothing is written: the instance is unknown, or nothing is
+ * known of it. */
+bool kvw_cd_page_usage_of(
+	struct kvw_page *page, const struct kvw_cd *cd, struct kvw_slice id) KVW_MUST_CHECK;
+
+/* Filter of GET /directory/keys. */
+struct kvw_cd_filter {
+	bool any_tier;
+	enum kvw_ce_tier tier;
+	struct kvw_slice instance, backend; /* len 0: any */
+	uint64_t offset, limit;
+};
+void kvw_cd_page_keys(
+	struct kvw_page *page, const struct kvw_cd *cd, const struct kvw_cd_filter *filter);
+
+/* One result of POST /directory/lookup; the directory may not know the key. */
+void kvw_cd_page_result(
+	struct kvw_page *page, const struct kvw_cd *cd, const struct kvw_ce_key *key);
+
+/* GET /directory/stats */
+void kvw_cd_page_stats(struct kvw_page *page, const struct kvw_cd *cd);
+/* GET /metrics, as Prometheus reads it */
+void kvw_cd_page_metrics(struct kvw_page *page, const struct kvw_cd *cd);
+
+#endif

@@ -1,0 +1,107 @@
+/*
+ * parts.h - the coordinator's internals. Private to this folder.
+ */
+#ifndef KVW_COORDINATOR_PARTS_H
+#define KVW_COORDINATOR_PARTS_H
+
+#include <netdb.h>
+#include <pthread.h>
+
+#include "base/page.h"
+#include "feeds/coordinator/coordinator.h"
+#include "routing/kvindex.h"
+#include "server/connection.h"
+#include "server/listen.h"
+
+#define KVW_COORDINATOR_BODY_MOST   (UINT64_C(32) << 20)  /* of one request */
+#define KVW_COORDINATOR_BODIES_MOST (UINT64_C(256) << 20) /* of all requests under way */
+#define KVW_COORDINATOR_CLIENTS     4096u
+
+/* The workers of an instance's node (struct kvw_cd_instance.user). */
+struct kvw_coordinator_node {
+	uint32_t *workers; /* owned, [count] */
+	uint32_t count, room;
+	uint32_t world;             /* ranks that hold a chunk together; 0: none is known */
+	enum kvw_coverage coverage; /* as reported */
+	const char *wrong;          /* as reported; static text; NULL: not reported yet */
+	bool complained;            /* a line of the log names what is wrong */
+};
+
+/* A worker of the fleet, and the instance of its node. */
+struct kvw_coordinator_worker {
+	struct kvw_worker *worker; /* held; NULL: the slot has none */
+	uint32_t address_version;
+	char ip[NI_MAXHOST];
+	struct kvw_cd_instance *instance; /* NULL: none */
+};
+
+/* The HTTP server: clients of src/common/server on the feed's thread. */
+struct kvw_coordinator_server {
+	struct kvw_clients clients; /* first */
+	struct kvw_server server;
+	struct kvw_coordinator *coordinator;
+	bool opened;     /* clients is initialized */
+	uint64_t bodies; /* bytes of requests under way */
+};
+
+/* A client. */
+struct kvw_coordinator_conn {
+	struct kvw_conn conn; /* first */
+	uint64_t claimed;     /* of kvw_coordinator_server.bodies */
+};
+
+struct kvw_coordinator {
+	struct kvw_feed *feed;
+	const struct kvw_feed_deps *deps;
+	struct kvw_cd *cd;
+	struct kvw_ce_reader *reader;           /* owned */
+	struct kvw_coordinator_worker *workers; /* owned, [KVW_MAX_WORKERS] */
+	size_t worker_count;                    /* slots of the fleet that have been used */
+	bool remap;                             /* instances or workers have changed */
+	uint32_t only_worker; /* kvw_coordinator_l1 writes to this one; UINT32_MAX: to all */
+	int64_t ticked_ns, complained_ns;
+	_Atomic int64_t timeout_ns;
+	uint64_t refused, posts, named;
+	struct kvw_coordinator_server server;
+	int listen_fd; /* owned; -1: none, not yet, or not any more */
+	char bound[KVW_LISTEN_TEXT];
+
+	pthread_mutex_t lock;                   /* guards the members below; held for copies only */
+	char (*seen)[KVW_CE_INSTANCE_MOST + 1]; /* owned, [KVW_MAX_WORKERS]; "": none */
+	struct kvw_coordinator_stats stats;
+};
+
+/* --- nodes.c: instances and workers, and the exact index --- */
+
+/* kvw_cd_options.l1 and freed; ctx is the coordinator. */
+void kvw_coordinator_l1(
+	void *ctx, struct kvw_cd_instance *instance, struct kvw_cd_object *object, bool holds);
+void kvw_coordinator_freed(void *ctx, struct kvw_cd_instance *instance);
+
+/* Follows workers that come, go or move, and maps instances that changed. */
+void kvw_coordinator_follow(struct kvw_coordinator *coordinator);
+void kvw_coordinator_unfollow_all(struct kvw_coordinator *coordinator);
+/* Reports what is known of the instance's workers, if that has changed. */
+void kvw_coordinator_cover(struct kvw_coordinator *coordinator, struct kvw_cd_instance *instance);
+/* A worker was purged from the index: writes what its node holds again. */
+void kvw_coordinator_purged(struct kvw_coordinator *coordinator, uint32_t worker);
+
+/* --- routes.c: requests --- */
+
+void kvw_coordinator_request(struct kvw_conn *conn, struct kvw_coordinator *coordinator);
+/* {"detail": message} with this status; extra: whole field lines, "": none. */
+void kvw_coordinator_error(struct kvw_conn *conn, struct kvw_coordinator *coordinator, int status,
+	const char *extra, const char *message);
+
+/* --- serve.c: the listener and its clients --- */
+
+/* Opens kvaware.lmcache.coordinator. KVW_EINVAL: printed to errors. */
+enum kvw_err kvw_coordinator_open(struct kvw_coordinator *coordinator, FILE *errors) KVW_MUST_CHECK;
+/* With deps->waits: accepts from now on. */
+void kvw_coordinator_listen(struct kvw_coordinator *coordinator);
+/* Another process accepts: the clients are let go. */
+void kvw_coordinator_hand_over(struct kvw_coordinator *coordinator);
+void kvw_coordinator_turn(struct kvw_coordinator *coordinator);
+void kvw_coordinator_close(struct kvw_coordinator *coordinator);
+
+#endif

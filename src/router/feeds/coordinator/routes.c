@@ -1,0 +1,754 @@
+/*
+ * routes.c - the coordinator's requests: LMCache 0.5.6's routes, and answers for those that kvway
+ * does not serve.
+ *
+ * Errors have LMCache's form, {"detail": ...}, but for the heartbeat of an unknown instance, which
+ * has {"error": ...} there: the server registers again upon that 404.
+ */
+#include <errno.h>
+#include <inttypes.h>
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "feeds/coordinator/pages.h"
+#include "feeds/coordinator/parts.h"
+#include "http/chars.h"
+
+#define SMALL_MOST    ((size_t)1 << 20) /* bytes of a body other than that of /events */
+#define METADATA_MOST 16384u            /* bytes of a registration's metadata, as JSON */
+#define LOOKUP_MOST   10000u            /* keys of a lookup */
+#define COMPLAIN_NS   (10 * KVW_NS_PER_S)
+
+/* --- answers ---------------------------------------------------------------------------------- */
+
+static void answer(struct kvw_conn *conn, int status, const char *type, const char *extra,
+	const struct kvw_page *page)
+{
+	if (page->failed) {
+		kvw_conn_answer(conn, &(struct kvw_http_answer){.status = 503,
+					      .type = "application/json",
+					      .body = KVW_SLICE("{\"detail\":\"out of memory\"}")});
+		return;
+	}
+	kvw_conn_answer(conn, &(struct kvw_http_answer){.status = status,
+				      .type = type,
+				      .body = {page->data, page->len},
+				      .extra = kvw_slice_of(extra)});
+}
+
+static void answer_json_take(struct kvw_conn *conn, int status, struct kvw_page *page)
+{
+	answer(conn, status, "application/json", "", page);
+	free(page->data);
+}
+
+void kvw_coordinator_error(struct kvw_conn *conn, struct kvw_coordinator *coordinator, int status,
+	const char *extra, const char *message)
+{
+	struct kvw_page page = {0};
+
+	coordinator->refused++;
+	kvw_page_string(&page, "{\"detail\":");
+	kvw_page_json(&page, kvw_slice_of(message));
+	kvw_page_string(&page, "}");
+	answer(conn, status, "application/json", extra, &page);
+	free(page.data);
+}
+
+/* A part of the request is not as it has to be: FastAPI's form. place: "body" or "query". */
+static void refuse_value(struct kvw_conn *conn, struct kvw_coordinator *coordinator,
+	const char *place, const char *name, const char *message)
+{
+	struct kvw_page page = {0};
+
+	coordinator->refused++;
+	kvw_page_string(&page, "{\"detail\":[{\"type\":\"value_error\",\"loc\":[\"");
+	kvw_page_string(&page, place);
+	kvw_page_string(&page, "\"");
+	if (name != NULL) {
+		kvw_page_string(&page, ",");
+		kvw_page_json(&page, kvw_slice_of(name));
+	}
+	kvw_page_string(&page, "],\"msg\":");
+	kvw_page_json(&page, kvw_slice_of(message));
+	kvw_page_string(&page, "}]}");
+	answer_json_take(conn, 422, &page);
+}
+
+/* False: it is answered. */
+static bool only_method(
+	struct kvw_conn *conn, struct kvw_coordinator *coordinator, const char *allowed)
+{
+	struct kvw_slice method = conn->clients->head.method;
+	const char *found;
+	char extra[64];
+
+	for (found = allowed; *found != '\0'; found += strspn(found, ", ")) {
+		size_t len = strcspn(found, ",");
+
+		if (kvw_slice_equal(method, (struct kvw_slice){found, len}))
+			return true;
+		found += len;
+	}
+	(void)snprintf(extra, sizeof(extra), "Allow: %s\r\n", allowed);
+	kvw_coordinator_error(conn, coordinator, 405, extra, "Method Not Allowed");
+	return false;
+}
+
+/* --- requests' parts -------------------------------------------------------------------------- */
+
+/* %XX decoded; false: it cannot be read, or has no room. */
+static bool decode(struct kvw_slice coded, bool plus, char *text, size_t room, size_t *len)
+{
+	*len = 0;
+	for (size_t i = 0; i < coded.len; i++) {
+		char c = coded.data[i];
+
+		if (*len + 1 >= room)
+			return false;
+		if (c == '%') {
+			if (coded.len - i < 3 || !kvw_char_is(coded.data[i + 1], KVW_CHAR_HEX) ||
+				!kvw_char_is(coded.data[i + 2], KVW_CHAR_HEX))
+				return false;
+			c = (char)(kvw_char_hex(coded.data[i + 1]) << 4 |
+				   kvw_char_hex(coded.data[i + 2]));
+			i += 2;
+			if (c == '\0')
+				return false;
+		} else if (plus && c == '+') {
+			c = ' ';
+		}
+		text[(*len)++] = c;
+	}
+	text[*len] = '\0';
+	return true;
+}
+
+static struct kvw_slice path_of(const struct kvw_head *head)
+{
+	const char *mark = memchr(head->target.data, '?', head->target.len);
+
+	return (struct kvw_slice){head->target.data,
+		mark == NULL ? head->target.len : (size_t)(mark - head->target.data)};
+}
+
+/* A parameter of the query, decoded into text; "" if it is not there. False: it cannot be read. */
+static bool parameter(const struct kvw_head *head, const char *name, char *text, size_t room)
+{
+	struct kvw_slice path = path_of(head), wanted = kvw_slice_of(name);
+	const char *at = path.data + path.len + 1, *end = head->target.data + head->target.len;
+	size_t len;
+
+	text[0] = '\0';
+	while (at < end) {
+		const char *stop = memchr(at, '&', (size_t)(end - at)), *sign;
+
+		stop = stop == NULL ? end : stop;
+		sign = memchr(at, '=', (size_t)(stop - at));
+		if (sign != NULL &&
+			kvw_slice_equal(wanted, (struct kvw_slice){at, (size_t)(sign - at)}))
+			return decode((struct kvw_slice){sign + 1, (size_t)(stop - sign - 1)}, true,
+				text, room, &len);
+		at = stop + 1;
+	}
+	return true;
+}
+
+/* A number of the query within its limits. False: it is answered. */
+static bool number_parameter(struct kvw_conn *conn, struct kvw_coordinator *coordinator,
+	const char *name, uint64_t least, uint64_t most, uint64_t *value)
+{
+	char text[24], message[80], *stop;
+
+	if (!parameter(&conn->clients->head, name, text, sizeof(text)))
+		text[0] = '?';
+	else if (text[0] == '\0')
+		return true;
+	errno = 0;
+	if (text[0] >= '0' && text[0] <= '9') {
+		uint64_t number = strtoull(text, &stop, 10);
+
+		if (errno == 0 && *stop == '\0' && number >= least && number <= most) {
+			*value = number;
+			return true;
+		}
+	}
+	(void)snprintf(message, sizeof(message), "Input should be from %" PRIu64 " to %" PRIu64,
+		least, most);
+	refuse_value(conn, coordinator, "query", name, message);
+	return false;
+}
+
+/* The body as a JSON object; NULL: it is answered. */
+static json_t *body_object(struct kvw_conn *conn, struct kvw_coordinator *coordinator)
+{
+	struct kvw_slice body = kvw_conn_body(conn);
+	json_error_t error;
+	json_t *object;
+
+	if (body.len > SMALL_MOST) {
+		kvw_coordinator_error(conn, coordinator, 413, "", "the body is above 1 MiB");
+		return NULL;
+	}
+	object = json_loadb(body.data == NULL ? "" : body.data, body.len, 0, &error);
+	if (json_is_object(object))
+		return object;
+	json_decref(object);
+	refuse_value(conn, coordinator, "body", NULL, "the body is no JSON object");
+	return NULL;
+}
+
+/* --- instances -------------------------------------------------------------------------------- */
+
+static struct kvw_slice trimmed(const char *text)
+{
+	size_t len = strlen(text);
+
+	while (len > 0 && strchr(" \t\r\n", text[0]) != NULL) {
+		text++;
+		len--;
+	}
+	while (len > 0 && strchr(" \t\r\n", text[len - 1]) != NULL)
+		len--;
+	return (struct kvw_slice){text, len};
+}
+
+/* A text member, trimmed; false: another type, or too long. */
+static bool text_member(const json_t *object, const char *name, size_t most, struct kvw_slice *text)
+{
+	const json_t *member = json_object_get(object, name);
+
+	*text = (struct kvw_slice){"", 0};
+	if (member == NULL)
+		return true;
+	if (!json_is_string(member) ||
+		strlen(json_string_value(member)) != json_string_length(member))
+		return false;
+	*text = trimmed(json_string_value(member));
+	return text->len <= most;
+}
+
+static bool port_member(const json_t *object, const char *name, json_int_t least, uint16_t *port)
+{
+	const json_t *member = json_object_get(object, name);
+	json_int_t value = json_is_integer(member) ? json_integer_value(member) : -1;
+
+	*port = 0;
+	if (member == NULL && least == 0)
+		return true;
+	*port = (uint16_t)value;
+	return value >= least && value <= UINT16_MAX;
+}
+
+/* The metadata as JSON, to be freed; NULL: not an object of texts, too long, or no memory. */
+static char *metadata_of(const json_t *object)
+{
+	json_t *metadata = json_object_get(object, "metadata"), *value;
+	const char *name;
+	char *text;
+
+	if (metadata == NULL)
+		return strdup("{}");
+	if (!json_is_object(metadata))
+		return NULL;
+	json_object_foreach(metadata, name, value) if (!json_is_string(value)) return NULL;
+	text = json_dumps(metadata, JSON_COMPACT);
+	if (text != NULL && strlen(text) > METADATA_MOST) {
+		free(text);
+		text = NULL;
+	}
+	return text;
+}
+
+/* The member that is not as it has to be; NULL: all are. */
+static const char *read_registration(
+	const json_t *object, struct kvw_cd_registration *registration, char **metadata)
+{
+	if (!text_member(object, "instance_id", KVW_CE_INSTANCE_MOST, &registration->id))
+		return "instance_id";
+	if (!text_member(object, "ip", NI_MAXHOST - 1, &registration->ip) ||
+		registration->ip.len == 0)
+		return "ip";
+	if (!port_member(object, "http_port", 1, &registration->http_port))
+		return "http_port";
+	if (!port_member(object, "mq_port", 0, &registration->mq_port))
+		return "mq_port";
+	if (!text_member(object, "p2p_advertised_url", 1024, &registration->p2p_url))
+		return "p2p_advertised_url";
+	*metadata = metadata_of(object);
+	registration->metadata = kvw_slice_of(*metadata);
+	return *metadata == NULL ? "metadata" : NULL;
+}
+
+/* A new name, as LMCache's coordinator makes them. */
+static bool make_id(char id[40])
+{
+	unsigned char bytes[16];
+
+	if (getrandom(bytes, sizeof(bytes), 0) != (ssize_t)sizeof(bytes))
+		return false;
+	memcpy(id, "mp-", 3);
+	for (size_t i = 0; i < sizeof(bytes); i++)
+		(void)snprintf(id + 3 + 2 * i, 3, "%02x", bytes[i]);
+	return true;
+}
+
+static void take_registration(struct kvw_conn *conn, struct kvw_coordinator *coordinator,
+	struct kvw_cd_registration *registration)
+{
+	struct kvw_cd_instance *instance;
+	struct kvw_page page = {0};
+	char id[40];
+	enum kvw_err err;
+	bool again;
+
+	if (registration->id.len == 0 && make_id(id))
+		registration->id = kvw_slice_of(id);
+	registration->wall_s = (double)kvw_clock_wall_ns() / 1e9;
+	registration->now_ns = kvw_feed_now(coordinator->feed);
+	err = registration->id.len == 0
+		      ? KVW_ENOMEM
+		      : kvw_cd_register(coordinator->cd, registration, &instance, &again);
+	if (err != KVW_OK) {
+		kvw_coordinator_error(conn, coordinator, 503, "Retry-After: 10\r\n",
+			"no room for another instance");
+		return;
+	}
+	coordinator->remap = true;
+	kvw_feed_heard_there(coordinator->feed);
+	kvw_log(again ? KVW_LOG_DEBUG : KVW_LOG_INFO, "coordinator",
+		"registered instance=%s at=%s:%u", instance->id, instance->ip, instance->http_port);
+	kvw_page_string(&page, "{\"instance_id\":");
+	kvw_page_json(&page, kvw_slice_of(instance->id));
+	kvw_page_string(&page, again ? ",\"re_registered\":true}" : ",\"re_registered\":false}");
+	answer_json_take(conn, 200, &page);
+}
+
+static void register_instance(struct kvw_conn *conn, struct kvw_coordinator *coordinator)
+{
+	struct kvw_cd_registration registration = {0};
+	json_t *object = body_object(conn, coordinator);
+	char *metadata = NULL;
+	const char *wrong;
+
+	if (object == NULL)
+		return;
+	wrong = read_registration(object, &registration, &metadata);
+	if (wrong == NULL)
+		take_registration(conn, coordinator, &registration);
+	else
+		refuse_value(conn, coordinator, "body", wrong,
+			json_object_get(object, wrong) == NULL
+				? "Field required"
+				: "not of its type, or outside its limits");
+	free(metadata);
+	json_decref(object);
+}
+
+static void beat(struct kvw_conn *conn, struct kvw_coordinator *coordinator, struct kvw_slice id)
+{
+	struct kvw_page page = {0};
+	bool known = kvw_cd_beat(coordinator->cd, id, kvw_feed_now(coordinator->feed));
+
+	if (known) {
+		kvw_page_string(&page, "{\"instance_id\":");
+		kvw_page_json(&page, id);
+	} else {
+		struct kvw_page message = {0};
+
+		kvw_page_string(&message, "unknown instance ");
+		kvw_page_put(&message, id.data, id.len);
+		kvw_page_string(&message, "; re-register");
+		kvw_page_string(&page, "{\"error\":");
+		kvw_page_json(&page, (struct kvw_slice){message.data, message.len});
+		page.failed |= message.failed;
+		free(message.data);
+	}
+	kvw_page_string(&page, "}");
+	answer_json_take(conn, known ? 200 : 404, &page);
+}
+
+static void usage_of(
+	struct kvw_conn *conn, struct kvw_coordinator *coordinator, struct kvw_slice id)
+{
+	struct kvw_page page = {0};
+	char message[KVW_CE_INSTANCE_MOST + 32];
+
+	if (kvw_cd_page_usage_of(&page, coordinator->cd, id)) {
+		answer_json_take(conn, 200, &page);
+		return;
+	}
+	(void)snprintf(message, sizeof(message), "unknown instance '%.*s'",
+		(int)(id.len < KVW_CE_INSTANCE_MOST ? id.len : KVW_CE_INSTANCE_MOST), id.data);
+	kvw_coordinator_error(conn, coordinator, 404, "", message);
+}
+
+/* /instances/ID, /instances/ID/heartbeat, /instances/ID/usage */
+static void one_instance(
+	struct kvw_conn *conn, struct kvw_coordinator *coordinator, struct kvw_slice rest)
+{
+	const char *slash = memchr(rest.data, '/', rest.len);
+	struct kvw_slice id = {rest.data, slash == NULL ? rest.len : (size_t)(slash - rest.data)};
+	struct kvw_slice what = {rest.data + id.len, rest.len - id.len};
+	char text[KVW_CE_INSTANCE_MOST + 1];
+
+	if (!decode(id, false, text, sizeof(text), &id.len) || id.len == 0) {
+		kvw_coordinator_error(conn, coordinator, 404, "", "Not Found");
+		return;
+	}
+	id.data = text;
+	if (kvw_slice_equal(what, KVW_SLICE("/heartbeat"))) {
+		if (only_method(conn, coordinator, "PUT"))
+			beat(conn, coordinator, id);
+	} else if (kvw_slice_equal(what, KVW_SLICE("/usage"))) {
+		if (only_method(conn, coordinator, "GET"))
+			usage_of(conn, coordinator, id);
+	} else if (what.len > 0) {
+		kvw_coordinator_error(conn, coordinator, 404, "", "Not Found");
+	} else if (only_method(conn, coordinator, "DELETE")) {
+		kvw_cd_leave(coordinator->cd, id);
+		coordinator->remap = true;
+		kvw_conn_answer(conn, &(struct kvw_http_answer){.status = 204});
+	}
+}
+
+/* --- events ----------------------------------------------------------------------------------- */
+
+/* A body of events that is being applied. */
+struct applying {
+	struct kvw_coordinator *coordinator;
+	struct kvw_cd_instance *instance; /* of the batch; NULL: it is not applied */
+	struct kvw_ce_batch batch;        /* the one before, to be ended */
+	uint64_t applied, duplicates, stale, refused;
+};
+
+/* Ends the batch that is being applied. */
+static void end_batch(struct applying *a)
+{
+	struct kvw_coordinator_node *node;
+	struct kvw_coordinator *coordinator = a->coordinator;
+
+	if (a->instance == NULL)
+		return;
+	kvw_cd_batch_end(coordinator->cd, a->instance, &a->batch);
+	kvw_coordinator_cover(coordinator, a->instance);
+	kvw_feed_count(coordinator->feed, KVW_FEED_BATCHES, 1);
+	node = a->instance->user;
+	for (uint32_t i = 0; node != NULL && i < node->count; i++)
+		kvw_feed_heard(coordinator->feed, node->workers[i], KVW_REPORTER_LMCACHE,
+			a->batch.seq, (int64_t)(a->batch.ts * 1e9));
+	a->instance = NULL;
+}
+
+static bool on_batch(void *ctx, const struct kvw_ce_batch *batch)
+{
+	struct applying *a = ctx;
+
+	end_batch(a);
+	a->batch = *batch;
+	switch (kvw_cd_batch(
+		a->coordinator->cd, batch, kvw_feed_now(a->coordinator->feed), &a->instance)) {
+	case KVW_CD_APPLIED:
+		a->applied++;
+		if (batch->type == KVW_CE_CONFIG) {
+			end_batch(a);
+			return false;
+		}
+		return true;
+	case KVW_CD_DUPLICATE:
+		a->duplicates++;
+		break;
+	case KVW_CD_STALE:
+		a->stale++;
+		break;
+	case KVW_CD_FULL:
+		a->refused++;
+		break;
+	}
+	a->instance = NULL;
+	return false;
+}
+
+static void on_entry(void *ctx, const struct kvw_ce_batch *batch, const struct kvw_ce_entry *entry)
+{
+	struct applying *a = ctx;
+
+	kvw_cd_entry(a->coordinator->cd, a->instance, batch, entry);
+	kvw_feed_count(a->coordinator->feed, KVW_FEED_EVENTS, 1);
+}
+
+static void refuse_events(struct kvw_conn *conn, struct kvw_coordinator *coordinator)
+{
+	int64_t now_ns = kvw_feed_now(coordinator->feed);
+
+	kvw_feed_count(coordinator->feed, KVW_FEED_REFUSED, 1);
+	if (coordinator->complained_ns == 0 || now_ns - coordinator->complained_ns >= COMPLAIN_NS) {
+		coordinator->complained_ns = now_ns;
+		kvw_warn("coordinator", "refused events: %s", coordinator->reader->error);
+	}
+	refuse_value(conn, coordinator, "body", NULL, coordinator->reader->error);
+}
+
+/* Checks the whole body first: a request is applied as a whole or not at all. */
+static void take_events(struct kvw_conn *conn, struct kvw_coordinator *coordinator)
+{
+	struct applying a = {.coordinator = coordinator};
+	const struct kvw_ce_sink sink = {.batch = on_batch, .entry = on_entry, .ctx = &a};
+	struct kvw_slice body = kvw_conn_body(conn);
+	struct kvw_page page = {0};
+
+	if (body.len == 0)
+		body = KVW_SLICE(" ");
+	kvw_feed_count(coordinator->feed, KVW_FEED_MESSAGES, 1);
+	kvw_feed_count(coordinator->feed, KVW_FEED_BYTES, body.len);
+	if (kvw_ce_read(coordinator->reader, body, NULL) != KVW_OK) {
+		refuse_events(conn, coordinator);
+		return;
+	}
+	if (kvw_ce_read(coordinator->reader, body, &sink) != KVW_OK)
+		kvw_error("coordinator", "events that were checked cannot be read: %s",
+			coordinator->reader->error);
+	end_batch(&a);
+	kvw_feed_heard_there(coordinator->feed);
+	if (a.refused > 0) {
+		kvw_coordinator_error(conn, coordinator, 503, "Retry-After: 10\r\n",
+			"no room for another instance");
+		return;
+	}
+	coordinator->posts++;
+	kvw_page_string(&page, "{\"applied\":");
+	kvw_page_u64(&page, a.applied);
+	kvw_page_string(&page, ",\"duplicates\":");
+	kvw_page_u64(&page, a.duplicates);
+	kvw_page_string(&page, ",\"stale\":");
+	kvw_page_u64(&page, a.stale);
+	kvw_page_string(&page, "}");
+	answer_json_take(conn, 200, &page);
+}
+
+/* --- the directory ---------------------------------------------------------------------------- */
+
+/* Reads a key of a lookup; hash has room for its bytes. */
+static bool read_key(const json_t *item, char hash[KVW_CE_HASH_MOST], struct kvw_ce_key *key)
+{
+	const json_t *digits = json_object_get(item, "chunk_hash_hex");
+	const json_t *model = json_object_get(item, "model_name");
+	const json_t *salt = json_object_get(item, "cache_salt");
+	const json_t *rank = json_object_get(item, "kv_rank");
+	const json_t *group = json_object_get(item, "object_group_id");
+	size_t len = json_string_length(digits);
+
+	if (!json_is_string(digits) || !json_is_string(model) || !json_is_integer(rank) ||
+		(salt != NULL && !json_is_string(salt)) ||
+		(group != NULL && !json_is_integer(group)) || len % 2 != 0 ||
+		len > 2 * KVW_CE_HASH_MOST || json_integer_value(rank) < 0 ||
+		json_integer_value(rank) > UINT32_MAX || json_integer_value(group) < 0 ||
+		json_integer_value(group) > UINT32_MAX)
+		return false;
+	for (size_t i = 0; i < len; i += 2) {
+		const char *at = json_string_value(digits) + i;
+
+		if (!kvw_char_is(at[0], KVW_CHAR_HEX) || !kvw_char_is(at[1], KVW_CHAR_HEX))
+			return false;
+		hash[i / 2] = (char)(kvw_char_hex(at[0]) << 4 | kvw_char_hex(at[1]));
+	}
+	*key = (struct kvw_ce_key){.hash = {hash, len / 2},
+		.model = {json_string_value(model), json_string_length(model)},
+		.salt = {salt == NULL ? "" : json_string_value(salt),
+			salt == NULL ? 0 : json_string_length(salt)},
+		.rank = (uint32_t)json_integer_value(rank),
+		.group = (uint32_t)json_integer_value(group)};
+	return key->model.len <= KVW_CE_MODEL_MOST && key->salt.len <= KVW_CE_SALT_MOST;
+}
+
+static void look_up(struct kvw_conn *conn, struct kvw_coordinator *coordinator, const json_t *keys)
+{
+	struct kvw_page page = {0};
+	char hash[KVW_CE_HASH_MOST];
+	struct kvw_ce_key key;
+	const json_t *item;
+	size_t i;
+
+	kvw_page_string(&page, "{\"chunks\":");
+	kvw_page_u64(&page, json_array_size(keys));
+	kvw_page_string(&page, ",\"results\":[");
+	json_array_foreach(keys, i, item)
+	{
+		if (!read_key(item, hash, &key)) {
+			free(page.data);
+			refuse_value(conn, coordinator, "body", "keys",
+				"a key is {chunk_hash_hex, model_name, kv_rank, object_group_id, "
+				"cache_salt}");
+			return;
+		}
+		kvw_page_string(&page, i == 0 ? "" : ",");
+		kvw_cd_page_result(&page, coordinator->cd, &key);
+	}
+	kvw_page_string(&page, "]}");
+	answer_json_take(conn, 200, &page);
+}
+
+static void take_lookup(struct kvw_conn *conn, struct kvw_coordinator *coordinator)
+{
+	json_t *object = body_object(conn, coordinator);
+	const json_t *keys = json_object_get(object, "keys");
+	const json_t *tokens = json_object_get(object, "token_ids");
+
+	if (object == NULL)
+		return;
+	if ((keys != NULL && !json_is_array(keys)) || (tokens != NULL && !json_is_array(tokens)))
+		refuse_value(conn, coordinator, "body", NULL, "keys and token_ids are lists");
+	else if ((json_array_size(keys) > 0) == (json_array_size(tokens) > 0))
+		refuse_value(conn, coordinator, "body", NULL,
+			"supply exactly one of 'keys' or 'token_ids'");
+	else if (json_array_size(tokens) > 0)
+		kvw_coordinator_error(conn, coordinator, 501, "",
+			"kvway does not compute LMCache's chunk hashes (BLAKE3): look up by "
+			"`keys`, not by `token_ids`");
+	else if (json_array_size(keys) > LOOKUP_MOST)
+		refuse_value(conn, coordinator, "body", "keys", "at most 10000 keys");
+	else
+		look_up(conn, coordinator, keys);
+	json_decref(object);
+}
+
+/* LMCache's answer without --enable-blend-lookup, which is its default. */
+static void blend_lookup(struct kvw_conn *conn, struct kvw_coordinator *coordinator)
+{
+	json_t *object = body_object(conn, coordinator);
+
+	if (object == NULL)
+		return;
+	json_decref(object);
+	kvw_conn_answer(conn, &(struct kvw_http_answer){.status = 200,
+				      .type = "application/json",
+				      .body = KVW_SLICE("{\"matches\":[]}")});
+}
+
+static void list_keys(struct kvw_conn *conn, struct kvw_coordinator *coordinator)
+{
+	const struct kvw_head *head = &conn->clients->head;
+	char tier[8], instance[KVW_CE_INSTANCE_MOST + 1], backend[KVW_CE_BACKEND_MOST + 1];
+	struct kvw_cd_filter filter = {.limit = 1000};
+	struct kvw_page page = {0};
+
+	if (!parameter(head, "tier", tier, sizeof(tier)) ||
+		(tier[0] != '\0' && strcmp(tier, "all") != 0 && strcmp(tier, "l1") != 0 &&
+			strcmp(tier, "l2") != 0)) {
+		refuse_value(
+			conn, coordinator, "query", "tier", "Input should be 'l1', 'l2' or 'all'");
+		return;
+	}
+	if (!parameter(head, "instance_id", instance, sizeof(instance)) ||
+		!parameter(head, "backend", backend, sizeof(backend))) {
+		refuse_value(conn, coordinator, "query", NULL, "the query cannot be read");
+		return;
+	}
+	if (!number_parameter(conn, coordinator, "offset", 0, INT64_MAX, &filter.offset) ||
+		!number_parameter(conn, coordinator, "limit", 1, 10000, &filter.limit))
+		return;
+	filter.any_tier = tier[0] == '\0' || tier[0] == 'a';
+	filter.tier = strcmp(tier, "l2") == 0 ? KVW_CE_L2 : KVW_CE_L1;
+	filter.instance = kvw_slice_of(instance);
+	filter.backend = kvw_slice_of(backend);
+	kvw_cd_page_keys(&page, coordinator->cd, &filter);
+	answer_json_take(conn, 200, &page);
+}
+
+/* --- the table -------------------------------------------------------------------------------- */
+
+static void health(struct kvw_conn *conn, struct kvw_coordinator *coordinator)
+{
+	(void)coordinator;
+	kvw_conn_answer(conn, &(struct kvw_http_answer){.status = 200,
+				      .type = "application/json",
+				      .body = KVW_SLICE("{\"status\":\"healthy\"}")});
+}
+
+static void metrics(struct kvw_conn *conn, struct kvw_coordinator *coordinator)
+{
+	struct kvw_page page = {0};
+
+	kvw_cd_page_metrics(&page, coordinator->cd);
+	answer(conn, 200, "text/plain; version=0.0.4; charset=utf-8", "", &page);
+	free(page.data);
+}
+
+static void instances(struct kvw_conn *conn, struct kvw_coordinator *coordinator)
+{
+	struct kvw_page page = {0};
+
+	if (conn->clients->head.post_method) {
+		register_instance(conn, coordinator);
+		return;
+	}
+	kvw_cd_page_instances(&page, coordinator->cd);
+	answer_json_take(conn, 200, &page);
+}
+
+static void usage(struct kvw_conn *conn, struct kvw_coordinator *coordinator)
+{
+	struct kvw_page page = {0};
+
+	kvw_cd_page_usage(&page, coordinator->cd);
+	answer_json_take(conn, 200, &page);
+}
+
+static void stats(struct kvw_conn *conn, struct kvw_coordinator *coordinator)
+{
+	struct kvw_page page = {0};
+
+	kvw_cd_page_stats(&page, coordinator->cd);
+	answer_json_take(conn, 200, &page);
+}
+
+struct route {
+	const char *path, *methods;
+	void (*serve)(struct kvw_conn *conn, struct kvw_coordinator *coordinator);
+};
+
+static const struct route routes[] = {
+	{"/healthz", "GET", health},
+	{"/metrics", "GET", metrics},
+	{"/instances", "GET, POST", instances},
+	{"/instances/usage", "GET", usage},
+	{"/events", "POST", take_events},
+	{"/directory/lookup", "POST", take_lookup},
+	{"/directory/blend-lookup", "POST", blend_lookup},
+	{"/directory/keys", "GET", list_keys},
+	{"/directory/stats", "GET", stats},
+};
+
+/* Of LMCache's coordinator, and not of this one: where they begin. */
+static const char *const unserved[] = {"/quota", "/cache/"};
+
+void kvw_coordinator_request(struct kvw_conn *conn, struct kvw_coordinator *coordinator)
+{
+	struct kvw_slice path = path_of(&conn->clients->head);
+	const struct kvw_slice one = KVW_SLICE("/instances/");
+
+	for (size_t i = 0; i < sizeof(routes) / sizeof(routes[0]); i++) {
+		if (!kvw_slice_equal(path, kvw_slice_of(routes[i].path)))
+			continue;
+		if (only_method(conn, coordinator, routes[i].methods))
+			routes[i].serve(conn, coordinator);
+		return;
+	}
+	if (path.len > one.len && memcmp(path.data, one.data, one.len) == 0) {
+		one_instance(conn, coordinator,
+			(struct kvw_slice){path.data + one.len, path.len - one.len});
+		return;
+	}
+	for (size_t i = 0; i < sizeof(unserved) / sizeof(unserved[0]); i++)
+		if (path.len >= strlen(unserved[i]) &&
+			memcmp(path.data, unserved[i], strlen(unserved[i])) == 0) {
+			kvw_coordinator_error(conn, coordinator, 501, "",
+				"kvway does not serve this route of LMCache's coordinator");
+			return;
+		}
+	kvw_coordinator_error(conn, coordinator, 404, "", "Not Found");
+}

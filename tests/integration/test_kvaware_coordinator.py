@@ -1,0 +1,328 @@
+"""kvway as the coordinator of LMCache's multi-process mode: its routes, and what `kvaware` makes of what
+LMCache servers report. The engines report nothing here."""
+
+import json
+import pathlib
+import signal
+
+import pytest
+
+from rig.client import ask
+from rig.kvaware import SHOWN, complete, ids, wait_coverage, wait_log
+from rig.lmcache_server import LMCacheServer
+from rig.sim import Sim
+from rig.wait import Port, until
+
+CHUNK = 64
+RECORD = pathlib.Path(__file__).parent / "data/lmcache/coordinator.jsonl"
+
+
+def gauge(router, what):
+    return router.metric("kvway_kvaware_coordinator", what=what)
+
+
+def count(router, what):
+    return router.metric("kvway_kvaware_coordinator_total", what=what)
+
+
+@pytest.fixture
+def stage(tmp_path, kvway):
+    """stage(workers, config): two engines on this host and a router with a coordinator."""
+    port = Port()
+    sims = []
+
+    class Stage:
+        address = f"127.0.0.1:{port.number}"
+
+        def __init__(self, count=2, more=None, names=()):
+            sims.append(Sim(tmp_path, count))
+            self.workers = sims[-1].workers
+            rows = [{"url": w.url} for w in self.workers]
+            for row, name in zip(rows, names):
+                row["lmcache_instance"] = name
+            config = {**SHOWN, "kvaware.lmcache.coordinator": self.address, "workers": rows}
+            self.router = kvway(self.workers, {**config, **(more or {})})
+
+        def server(self, *args, **more):
+            server = LMCacheServer(self.address, *args, chunk=CHUNK, **more)
+            server.register()
+            server.config()
+            return server
+
+    yield Stage
+    for sim in sims:
+        sim.kill()
+    port.close()
+
+
+def test_recorded_servers_get_the_recorded_answers(stage):
+    """What stock servers sent to the stock coordinator, kvway answers with the same bytes."""
+    s = stage()
+    client = LMCacheServer(s.address)
+    exchanges = 0
+    for line in RECORD.read_text().splitlines():
+        record = json.loads(line)
+        status, answer = client.ask(record["method"], record["path"], raw=record["body"].encode())
+        assert status == record["status"], (record["path"], answer)
+        if record["answer"]:
+            assert answer == json.loads(record["answer"]), record["path"]
+        exchanges += 1
+    assert exchanges > 30
+    assert client.ask("GET", "/healthz") == (200, {"status": "healthy"})
+    status, stats = client.ask("GET", "/directory/stats")
+    assert status == 200 and stats["num_keys"] == gauge_or_more(s.router, stats["num_keys"])
+    assert b'lmcache_coordinator_key_directory_placements{tier="l1"}' in client.ask("GET", "/metrics")[1]
+
+
+def gauge_or_more(router, wanted):
+    until(lambda: gauge(router, "keys") == wanted, 5, "the metric to follow")
+    return wanted
+
+
+def test_a_chunk_in_a_servers_memory_is_a_hit_for_every_engine_of_its_node(stage):
+    s = stage()
+    server = s.server()
+    prompt = ids(1, 10 * CHUNK + 7)
+    wait_coverage(s.router, s.workers, "lmcache")
+    assert predicted(s.router, prompt) == 0
+    server.store(prompt[: 4 * CHUNK])
+    seen = complete(s.router, prompt)
+    assert (seen.predicted, seen.reason) == (4 * CHUNK, "kvaware")
+    server.store(prompt)
+    assert predicted(s.router, prompt) == 10 * CHUNK
+    explained = explain(s.router, prompt)
+    told = [w["cache_told_by"]["lmcache"] for w in explained["workers"]]
+    assert [t["instance"] for t in told] == ["mp-one"] * 2
+    assert [t["coverage"] for t in told] == ["full"] * 2
+    assert [w["exact"] for w in explained["workers"]] == [True] * 2
+    wait_log(s.router, "Routing request to mp-one found by kvaware router")
+    server.delete(prompt[: 6 * CHUNK])
+    assert predicted(s.router, prompt) == 0
+    server.store(prompt[: 2 * CHUNK])
+    assert predicted(s.router, prompt) == 2 * CHUNK
+
+
+def explain(router, prompt, **more):
+    body = {"model": "tiny", "prompt": prompt, "max_tokens": 1, **more}
+    answer = ask(router.admin_port, "POST", "/explain?path=%2Fv1%2Fcompletions", body=body)
+    assert answer.status == 200, answer
+    return answer.json()
+
+
+def predicted(router, prompt, **more):
+    """What a request would find. Nothing is sent, so the router expects nothing of it either."""
+    return explain(router, prompt, **more)["predicted_cached_tokens"]
+
+
+def test_only_the_engines_of_the_servers_node_have_its_chunks(stage):
+    s = stage(names=("mp-one", "mp-two"))
+    one, two = s.server("mp-one"), s.server("mp-two")
+    wait_coverage(s.router, s.workers, "lmcache")
+    prompt, other = ids(2, 5 * CHUNK), ids(3, 5 * CHUNK)
+    two.store(prompt)
+    one.store(other)
+    for _ in range(4):
+        assert complete(s.router, prompt).worker == s.workers[1].url
+        assert complete(s.router, other).worker == s.workers[0].url
+    # A prompt ends before its last token is reused: 5 chunks, of which the last one loses one token.
+    assert predicted(s.router, prompt) == 5 * CHUNK - 1
+
+
+def test_all_ranks_must_hold_a_chunk(stage):
+    s = stage(1)
+    server = s.server(ranks=2)
+    wait_coverage(s.router, s.workers, "lmcache")
+    prompt = ids(4, 4 * CHUNK + 1)
+    server.store(prompt, ranks=[0])
+    assert predicted(s.router, prompt) == 0
+    server.store(prompt[: 3 * CHUNK], ranks=[1])
+    assert predicted(s.router, prompt) == 3 * CHUNK
+
+
+def test_a_salt_keeps_tenants_apart(stage):
+    s = stage(1)
+    server = s.server()
+    wait_coverage(s.router, s.workers, "lmcache")
+    prompt = ids(5, 4 * CHUNK + 1)
+    server.store(prompt, salt="tenant-a")
+    assert predicted(s.router, prompt) == 0
+    assert predicted(s.router, prompt, cache_salt="tenant-a") == 4 * CHUNK
+
+
+def test_a_restart_a_silence_and_a_leave_empty_the_servers_memory(stage):
+    s = stage(1, {"kvaware.lmcache.heartbeat_timeout": "1s"})
+    server = s.server()
+    wait_coverage(s.router, s.workers, "lmcache")
+    prompt = ids(6, 4 * CHUNK + 1)
+    server.store(prompt)
+    assert predicted(s.router, prompt) == 4 * CHUNK
+    server.restart()
+    server.config()
+    assert predicted(s.router, prompt) == 0
+    server.store(prompt)
+    until(lambda: gauge(s.router, "instances") == 0, 10, "the server to be forgotten")
+    assert server.beat() == 404
+    wait_coverage(s.router, s.workers, "lmcache", 0)
+    until(lambda: count(s.router, "timeouts") == 1, 5, "the metric to follow")
+    server.register()
+    assert server.beat() == 200
+    assert server.leave() == 204
+    assert server.beat() == 404
+
+
+def test_a_lost_batch_sends_a_worker_by_text_until_its_memory_was_replaced(stage):
+    s = stage(1)
+    server = s.server()
+    server.config(capacity=8 * 4096, revision=2)
+    wait_coverage(s.router, s.workers, "lmcache")
+    server.batch("store", lost=True)
+    assert server.store(ids(7, 2 * CHUNK)) == {"applied": 1, "duplicates": 0, "stale": 0}
+    wait_coverage(s.router, s.workers, "lmcache", 1)
+    wait_log(s.router, "gap instance=mp-one")
+    server.store(ids(8, 6 * CHUNK))
+    wait_coverage(s.router, s.workers, "lmcache", 2)
+
+
+def test_entries_without_tokens_are_said_once_and_routed_by_text(stage):
+    s = stage(1)
+    server = s.server()
+    for seed in range(5):
+        server.store(ids(seed, 8 * CHUNK), known=False)
+    wait_coverage(s.router, s.workers, "lmcache", 1)
+    wait_log(s.router, "kvaware never matches instance=mp-one: its reports have no token ids")
+    until(lambda: count(s.router, "unnamed") == 40, 5, "the metric to follow")
+    told = explain(s.router, ids(0, 100))["workers"][0]["cache_told_by"]["lmcache"]
+    assert "lmcache_driven" in told["wrong"]
+
+
+def test_two_servers_at_one_address_belong_to_no_worker_without_a_name(stage):
+    s = stage(1)
+    s.server("mp-one")
+    wait_coverage(s.router, s.workers, "lmcache")
+    s.server("mp-two")
+    wait_coverage(s.router, s.workers, "lmcache", 0)
+    until(lambda: gauge(s.router, "unmapped") == 2, 5, "the metric to follow")
+
+
+def test_directory_answers_by_keys_and_pages(stage):
+    s = stage(1)
+    server = s.server()
+    prompt = ids(9, 3 * CHUNK)
+    server.store(prompt)
+    entries = server.entries(prompt)
+    server.send(server.batch("access", [{"key": entries[0]["key"]}], backend=""))
+    server.send(server.batch("store", entries[:1], tier="l2", backend="fs", shared=True))
+    unknown = {**entries[0]["key"], "cache_salt": "other"}
+    status, found = server.ask("POST", "/directory/lookup", {"keys": [entries[0]["key"], unknown]})
+    assert (status, found["chunks"]) == (200, 2)
+    assert [p["tier"] for p in found["results"][0]["placements"]] == ["l1", "l2"]
+    assert found["results"][0]["token_ids"] == prompt[:CHUNK]
+    assert found["results"][0]["access_count"] == 1
+    assert found["results"][1]["placements"] == []
+    status, page = server.ask("GET", "/directory/keys?limit=1&offset=1&tier=l1&instance_id=mp-one")
+    assert (page["total"], len(page["keys"])) == (3, 1)
+    assert page["keys"][0]["key"] == entries[1]["key"]
+    status, usage = server.ask("GET", "/instances/mp-one/usage")
+    assert usage["modules"][0]["used_bytes"] == 3 * 4096
+    status, fleet = server.ask("GET", "/instances/usage")
+    assert fleet["instances"] == [usage]
+    assert fleet["shared_modules"][0]["used_bytes"] == 4096
+    assert server.ask("POST", "/directory/blend-lookup", {"tokens_b64": ""}) == (200, {"matches": []})
+    assert server.ask("GET", "/instances/other/usage")[0] == 404
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "status"),
+    [
+        ("GET", "/", None, 404),
+        ("GET", "/v2/instances", None, 404),
+        ("GET", "/quota", None, 501),
+        ("POST", "/cache/pins", {}, 501),
+        ("DELETE", "/events", None, 405),
+        ("GET", "/instances/mp-one/heartbeat", None, 405),
+        ("POST", "/instances", {"http_port": 1}, 422),
+        ("POST", "/instances", {"ip": "h", "http_port": 0}, 422),
+        ("POST", "/instances", {"ip": "h", "http_port": "x"}, 422),
+        ("POST", "/instances", {"ip": " ", "http_port": 1}, 422),
+        ("POST", "/instances", {"ip": "h", "http_port": 1, "metadata": {"a": 1}}, 422),
+        ("POST", "/instances", [], 422),
+        ("POST", "/events", {"batches": [{"instance_id": "x"}]}, 422),
+        ("POST", "/events", {"batches": [[]]}, 422),
+        ("POST", "/events", 7, 422),
+        ("POST", "/directory/lookup", {}, 422),
+        ("POST", "/directory/lookup", {"keys": [{}]}, 422),
+        ("POST", "/directory/lookup", {"keys": [{}], "token_ids": [1]}, 422),
+        ("POST", "/directory/lookup", {"token_ids": [1], "model_name": "m"}, 501),
+        ("GET", "/directory/keys?limit=0", None, 422),
+        ("GET", "/directory/keys?limit=10001", None, 422),
+        ("GET", "/directory/keys?offset=-1", None, 422),
+        ("GET", "/directory/keys?tier=l3", None, 422),
+        ("GET", "/directory/keys?instance_id=%zz", None, 422),
+    ],
+)
+def test_what_is_not_served_gets_a_clear_answer(stage, method, path, body, status):
+    s = stage(1)
+    answer = LMCacheServer(s.address).ask(method, path, body)
+    assert answer[0] == status, answer
+    assert answer[1]["detail"]
+
+
+def test_hostile_servers_change_nothing_for_others(stage):
+    s = stage(1, {"kvaware.lmcache.coordinator_memory": "1MiB"})
+    server = s.server()
+    wait_coverage(s.router, s.workers, "lmcache")
+    prompt = ids(10, 4 * CHUNK + 1)
+    server.store(prompt)
+    bad = LMCacheServer(s.address, "bad", chunk=CHUNK)
+    assert bad.ask("POST", "/events", raw=b'{"batches": [' * 1000)[0] == 422
+    assert bad.ask("POST", "/events", raw=b"\xff\x00" * 100)[0] == 422
+    assert bad.ask("POST", "/events", raw=b"x" * ((32 << 20) + 1))[0] == 413
+    # One wrong entry, and nothing of the request is applied.
+    good = bad.batch("store", bad.entries(ids(11, CHUNK)))
+    wrong = bad.batch("store", [{"key": {}}])
+    assert bad.ask("POST", "/events", {"batches": [good, wrong]})[0] == 422
+    assert bad.ask("GET", "/directory/keys?instance_id=bad")[1]["total"] == 0
+    # Time runs backwards: an older process of this name is not heard.
+    bad.seq = 0
+    bad.send(bad.batch("store", bad.entries(ids(12, CHUNK))))
+    bad.incarnation, bad.seq = 1, 0
+    assert bad.store(ids(13, CHUNK))["stale"] == 1
+    # More than the memory holds is dropped, and the books stay bounded.
+    bad.incarnation, bad.seq = 2000, 0
+    for seed in range(100, 120):
+        bad.store(ids(seed, 100 * CHUNK))
+    until(lambda: count(s.router, "dropped") > 0, 5, "stores to be dropped")
+    assert gauge(s.router, "bytes") <= 1 << 20
+    assert predicted(s.router, prompt) == 4 * CHUNK
+    # A second server of the same name takes its place; each restart empties it.
+    twin = LMCacheServer(s.address, "mp-one", chunk=CHUNK, incarnation=5000)
+    twin.config()
+    assert predicted(s.router, prompt) == 0
+    assert server.store(prompt)["stale"] == 1
+
+
+def test_a_large_batch_is_read_while_requests_are_served(stage):
+    """100,000 token ids in one batch, eight times; the parse has no part in a request's way."""
+    s = stage(1)
+    server = s.server()
+    wait_coverage(s.router, s.workers, "lmcache")
+    prompts = [ids(20 + i, 1563 * CHUNK) for i in range(8)]
+    for prompt in prompts:
+        server.store(prompt)
+        assert predicted(s.router, prompt[: 8 * CHUNK + 1]) == 8 * CHUNK
+    assert server.ask("GET", "/directory/stats")[1]["num_keys"] == 8 * 1563
+
+
+def test_no_coordinator_is_there_without_its_key(stage, kvway):
+    s = stage(1, {"kvaware.lmcache.coordinator": ""})
+    with pytest.raises(OSError):
+        LMCacheServer(s.address).ask("GET", "/healthz")
+    assert not any("kvway_kvaware_coordinator" in str(name) for name in s.router.metrics())
+
+
+def test_a_stopped_router_lets_its_servers_go(stage):
+    s = stage(1)
+    server = s.server()
+    server.store(ids(30, 2 * CHUNK))
+    s.router.signal(signal.SIGTERM)
+    assert s.router.wait() == 0
