@@ -388,6 +388,22 @@ static bool read_key(struct kvw_ce_reader *r, struct kvw_ce_key *key)
 	return (hash && model && rank) || fail(r, "field required");
 }
 
+/* Short numbers without blanks are read here, all others by read_number32. */
+static bool read_token(struct kvw_ce_reader *r, uint32_t *token)
+{
+	const char *at = r->at;
+	uint64_t sum = 0;
+
+	while (at < r->end && at - r->at < 10 && *at >= '0' && *at <= '9')
+		sum = sum * 10 + (uint64_t)(*at++ - '0');
+	if (at == r->at || at == r->end || (*at != ',' && *at != ']') || sum > UINT32_MAX ||
+		(*r->at == '0' && at > r->at + 1))
+		return read_number32(r, token);
+	r->at = at;
+	*token = (uint32_t)sum;
+	return true;
+}
+
 static bool read_tokens(struct kvw_ce_reader *r, size_t *count)
 {
 	bool first = true;
@@ -398,7 +414,7 @@ static bool read_tokens(struct kvw_ce_reader *r, size_t *count)
 	while (next_item(r, &first)) {
 		if (*count == KVW_CE_TOKENS_MOST)
 			return fail(r, "at most 8192 token ids");
-		if (!read_number32(r, &r->tokens[(*count)++]))
+		if (!read_token(r, &r->tokens[(*count)++]))
 			return false;
 	}
 	return r->error[0] == '\0';
