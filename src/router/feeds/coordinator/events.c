@@ -110,7 +110,7 @@ static size_t put_utf8(char out[4], uint32_t code)
 	return 4;
 }
 
-/* What follows a backslash. */
+/* Reads the characters behind a backslash. */
 static bool read_escape(struct kvw_ce_reader *r, char out[4], size_t *len)
 {
 	static const char from[] = "\"\\/bfnrt", to[] = "\"\\/\b\f\n\r\t";

@@ -723,7 +723,7 @@ static const struct route routes[] = {
 	{"/directory/stats", "GET", stats},
 };
 
-/* Of LMCache's coordinator, and not of this one: where they begin. */
+/* Beginnings of LMCache's paths that this coordinator does not serve. */
 static const char *const unserved[] = {"/quota", "/cache/"};
 
 void kvw_coordinator_request(struct kvw_conn *conn, struct kvw_coordinator *coordinator)
