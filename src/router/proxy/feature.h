@@ -93,6 +93,7 @@ struct kvw_tried {
 	uint32_t too_long_for;
 	bool full;             /* its last worker was: it may wait for one with room */
 	bool lists_awaited;    /* it has waited for newer model lists */
+	uint8_t rank_refusals; /* of its worker's rank (rank.h) */
 	uint8_t broke_off;     /* full ones that broke their streams off, it seemed (busy.h) */
 	uint32_t count;        /* workers that have failed it */
 	/* --- not zeroed: `count` and the text's first byte say what is there --- */

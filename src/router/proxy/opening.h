@@ -23,6 +23,8 @@ struct kvw_opening {
 	 * too long for it alone? */
 	bool doubtful;
 	bool too_long;                /* it says so */
+	bool rank_asked;   /* 400: is it the number of a data-parallel rank that is refused? */
+	bool rank_refused; /* it says so */
 	bool full;                    /* it says that its engine is full */
 	bool error_event; /* its stream brought an error that is not the client's fault */
 };

@@ -9,6 +9,7 @@
 #include "proxy/groups.h"
 #include "proxy/guard.h"
 #include "proxy/loop.h"
+#include "proxy/rank.h"
 #include "proxy/reply.h"
 #include "proxy/request.h"
 #include "proxy/sagemaker.h"
@@ -60,7 +61,7 @@ static bool build_head(struct kvw_exchange *x)
 		.content_length = x->upload.content_length,
 		.bearer = kvw_slice_of(loop->auth != NULL ? a->worker->api_key : NULL),
 	};
-	char extra[KVW_SAGEMAKER_ROOM + 64];
+	char extra[KVW_SAGEMAKER_ROOM + KVW_RANK_FIELD_ROOM + 64];
 	struct kvw_writer w = KVW_WRITER(extra, sizeof(extra));
 
 	if (!kvw_request_own_head(x))
@@ -78,6 +79,7 @@ static bool build_head(struct kvw_exchange *x)
 					   : KVW_SLICE("Via: 1.1 kvway\r\n"));
 	kvw_unread_ask_plain(x, &loop->request_head, &w);
 	kvw_sagemaker_name_model(x, &loop->request_head, &w);
+	kvw_rank_write_field(x, &loop->request_head, &w);
 	options.extra = (struct kvw_slice){w.data, w.len};
 	a->head = kvw_block_get(&loop->blocks,
 		kvw_head_request_bound(&loop->request_head, &options) + sizeof(*a->head));
