@@ -2,12 +2,13 @@
 
 import json
 import random
+import subprocess
 
 import pytest
 
 from rig.client import COMPLETIONS, ask
 from rig.kvaware import SHOWN, Outcome, ids
-from rig.router import write_config
+from rig.router import PROGRAM, write_config
 from rig.sim import Sim
 from rig.takeover import Line
 from rig.wait import until
@@ -281,6 +282,24 @@ def test_pins_and_drains_by_rank_and_by_server(servers, kvway):
     assert [w["status"] for w in reset["workers"]] == [200], reset
     losses = {n: router.metric("kvway_worker_cache_losses_total", worker=n) for n in names(two[1:])}
     assert set(losses.values()) == {1}, losses
+
+
+def test_the_command_shows_and_drains_ranks(servers, kvway):
+    one = servers(1, events=False)
+    router = kvway(one, {**SHOWN, **QUICK})
+    wait_ranks(router, one)
+    host = one[0].url.removeprefix("http://")
+
+    def run(*words):
+        argv = [PROGRAM, "workers", *words, "--admin", f"127.0.0.1:{router.admin_port}"]
+        done = subprocess.run(argv, capture_output=True, text=True, timeout=30)
+        assert done.returncode == 0, done
+        return done.stdout
+
+    assert all(name in run() for name in names(one))
+    assert run("drain", f"{host}@1", "--wait", "10s").count("draining") == 1
+    assert run("drain", host, "--wait", "10s").count("draining") == RANKS
+    assert run("undrain", host).count("draining") == 0
 
 
 def test_a_reload_changes_ranks(servers, kvway):
