@@ -563,7 +563,7 @@ static enum kvw_err kvaware_explain(struct kvw_strategy *self,
 		if (view.blended && view.fragment_tokens[i] > 0) {
 			costs[i].fragment_tokens = view.fragment_tokens[i];
 			costs[i].prefill_ns -= view.fragment_work[i] * w.x[i];
-			costs[i].others_ns = costs[i].prefill_ns * w.omega * w.inflight[i];
+			costs[i].others_ns = kvw_weigh_others(&w, i, costs[i].prefill_ns);
 		}
 		if (!is_exact(&view, i))
 			continue;

@@ -100,6 +100,7 @@ static void take_options(struct kvw_prefixaware *pa, const struct kvw_strategy_o
 	atomic_store_explicit(&pa->omega, options->omega, memory_order_relaxed);
 	atomic_store_explicit(
 		&pa->context_ns, options->context_ns_per_token, memory_order_relaxed);
+	atomic_store_explicit(&pa->lockstep, options->lockstep, memory_order_relaxed);
 	atomic_store_explicit(&pa->capacity_tokens,
 		options->capacity_tokens > 0 ? options->capacity_tokens : 1, memory_order_relaxed);
 	kvw_guards_set(&pa->guards, options);
@@ -275,6 +276,9 @@ struct kvw_choice kvw_prefixaware_choose(struct kvw_prefixaware *pa,
 {
 	struct kvw_choice choice;
 
+	w->lockstep = atomic_load_explicit(&pa->lockstep, memory_order_relaxed);
+	if (w->lockstep)
+		kvw_weigh_lockstep(set, w);
 	w->by_share = w->shares > 0 && counts_shares(pa, set, w);
 	choice = choose_worker(pa, request, set, w);
 	if (w->shares > 0 && !w->look)
@@ -389,7 +393,7 @@ void kvw_prefixaware_report(const struct kvw_prefixaware *pa, const struct kvw_c
 		cost->room_ns = kvw_load_room_wait_ns(c->load, w->tokens);
 		cost->context_ns = context_ns * kvw_load_context(c->load);
 		cost->prefill_ns = (w->miss - kvw_weigh_saved(w, i)) * w->x[i];
-		cost->others_ns = cost->prefill_ns * w->omega * w->inflight[i];
+		cost->others_ns = kvw_weigh_others(w, i, cost->prefill_ns);
 		if (!c->usable)
 			continue;
 		cost->total_ns = w->costs[i];

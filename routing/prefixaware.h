@@ -42,6 +42,7 @@ struct kvw_prefixaware {
 	/* Options, as are the guards': relaxed, they change while requests are routed. */
 	_Atomic double omega;
 	_Atomic double context_ns;        /* c */
+	_Atomic bool lockstep;
 	_Atomic uint64_t capacity_tokens; /* of a worker that does not report its own */
 	struct kvw_guards guards;
 	/* Requests sent to a worker of a share below 1, less its share of all requests, in units of
@@ -77,6 +78,8 @@ struct kvw_weighing {
 		       KVW_REACHED_SPARE]; /* costs in the order of reach, if alike */
 	double lowest;                     /* of costs */
 	double unhit;                      /* the lowest without any hit */
+	bool lockstep;                     /* the next one is set */
+	double lockstep_ns[KVW_MAX_WORKERS]; /* what it adds to the cost, or takes off it */
 	float omega;
 	double pairs;        /* k */
 	double miss;         /* work without any hit, all chains */
@@ -103,6 +106,16 @@ struct kvw_choice {
  * choose. */
 void kvw_weigh_hits(struct kvw_prefixaware *pa, const struct kvw_route_request *request,
 	const struct kvw_candidates *set, int64_t now_ns, struct kvw_weighing *w);
+
+/* Prices the delay of others as it is where ranks of a server compute their steps together; after
+ * all hits are taken. */
+void kvw_weigh_lockstep(const struct kvw_candidates *set, struct kvw_weighing *w);
+
+/* Delay that a prefill of that time imposes on others, ns. */
+static inline double kvw_weigh_others(const struct kvw_weighing *w, size_t i, double prefill_ns)
+{
+	return prefill_ns * w->omega * w->inflight[i] + (w->lockstep ? w->lockstep_ns[i] : 0);
+}
 
 /* Work that a candidate's hits save. */
 static inline double kvw_weigh_saved(const struct kvw_weighing *w, size_t i)

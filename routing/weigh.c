@@ -366,3 +366,62 @@ void kvw_weigh_hits(struct kvw_prefixaware *pa, const struct kvw_route_request *
 	else
 		weigh_blind(pa, set, now_ns, w);
 }
+
+/* --- lockstep --- */
+
+/* The ranks of one server: requests in flight on all, and the longest and second longest time until
+ * one could begin the prompt. */
+struct step {
+	uint32_t ranks;
+	int64_t inflight;
+	double longest, second;
+};
+
+/*
+ * Ranks in lockstep end each step together. A prefill that fits into the time of a busier rank is
+ * done in steps that are as long without it and delays no answer; what goes beyond that makes steps
+ * longer, for the answers of all ranks:
+ *
+ *	omega * min(p_w, max(0, Q_w + p_w - Q_max of the others)) * n of all ranks
+ *
+ * in place of omega * p_w * n_w. One pass over the candidates for each of the two sums.
+ */
+void kvw_weigh_lockstep(const struct kvw_candidates *set, struct kvw_weighing *w)
+{
+	struct step steps[KVW_MAX_WORKERS]; /* by server; those of servers in the set are filled */
+	double begin[KVW_MAX_WORKERS], prefill[KVW_MAX_WORKERS];
+
+	for (size_t i = 0; i < set->count; i++)
+		steps[set->items[i].server] = (struct step){.ranks = 0};
+	for (size_t i = 0; i < set->count; i++) {
+		struct step *step = &steps[set->items[i].server];
+
+		step->ranks++;
+		step->inflight += w->inflight[i];
+		prefill[i] = (w->miss - kvw_weigh_saved(w, i)) * w->x[i];
+		begin[i] = w->costs[i] -
+			   (w->miss - kvw_weigh_saved(w, i)) * kvw_weigh_each(w, i);
+		if (!set->items[i].usable)
+			continue;
+		if (begin[i] >= step->longest) {
+			step->second = step->longest;
+			step->longest = begin[i];
+		} else if (begin[i] > step->second) {
+			step->second = begin[i];
+		}
+	}
+	for (size_t i = 0; i < set->count; i++) {
+		const struct step *step = &steps[set->items[i].server];
+		double others = begin[i] < step->longest ? step->longest : step->second;
+		double beyond = begin[i] + prefill[i] - others;
+
+		w->lockstep_ns[i] = 0;
+		if (step->ranks < 2 || !set->items[i].usable)
+			continue;
+		beyond = beyond < 0 ? 0 : beyond > prefill[i] ? prefill[i] : beyond;
+		w->lockstep_ns[i] = (double)w->omega * (beyond * (double)step->inflight -
+						       prefill[i] * w->inflight[i]);
+		w->costs[i] += w->lockstep_ns[i];
+	}
+	w->lowest = kvw_lowest(w->costs, set->count);
+}

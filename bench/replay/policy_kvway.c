@@ -56,6 +56,7 @@ static struct kvw_strategy_options options_of(const struct kvb_policy_env *env)
 
 	return (struct kvw_strategy_options){
 		.omega = config->routing_omega,
+		.lockstep = config->routing_lockstep,
 		.context_ns_per_token = config->routing_context_ns,
 		.prefill_tokens_per_second = config->routing_prefill_rate,
 		.attention_ns_per_pair = config->routing_attention_ns,
@@ -121,6 +122,7 @@ static void make_candidates(struct kvway *k)
 	for (uint32_t w = 0; w < workers; w++) {
 		kvw_load_init_on(&k->loads[w], k->board, w);
 		k->items[w] = (struct kvw_candidate){.id = w,
+			.server = w,
 			.key = kvb_mix(w),
 			.load = &k->loads[w],
 			.capacity_tokens = k->fleet->options.kv_tokens,

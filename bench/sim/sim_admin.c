@@ -79,8 +79,8 @@ static void sim_stats(struct kvb_worker *worker, struct kvb_conn *conn)
 		"\"early\":%llu,\"missed\":%llu,\"loaded_tokens\":%llu,"
 		"\"leavers\":%llu,\"left_before\":%llu,\"left_before_ms\":%.3f",
 		s.running, s.waiting, s.blocks_used, s.blocks_usable, s.blocks_published,
-		(unsigned long long)s.evictions, worker->load, kvb_http_open(worker->http),
-		(unsigned long long)kvb_http_accepted(worker->http),
+		(unsigned long long)s.evictions, worker->load, kvb_http_open(worker->first->http),
+		(unsigned long long)kvb_http_accepted(worker->first->http),
 		(double)worker->latest_ns / 1e6,
 		worker->timers == 0 ? 0 : worker->late_sum_ns / (double)worker->timers / 1e6,
 		(unsigned long long)worker->early, (unsigned long long)worker->missed,
@@ -207,7 +207,11 @@ void kvb_admin_request(
 	struct kvb_worker *worker, struct kvb_conn *conn, const struct kvb_request *request)
 {
 	const char *name = request->path + 5;
+	char rank[8];
 
+	if (kvb_query_get(request, "rank", rank, sizeof(rank)) &&
+		strtoul(rank, NULL, 10) < worker->options->ranks)
+		worker = worker->ranks[strtoul(rank, NULL, 10)];
 	if (strcmp(name, "stats") == 0)
 		sim_stats(worker, conn);
 	else if (strcmp(name, "times") == 0)
@@ -222,6 +226,8 @@ void kvb_admin_request(
 		sim_echo(worker, conn, request);
 	else if (strcmp(name, "mirror") == 0)
 		sim_mirror(conn, request);
+	else if (strcmp(name, "reset") == 0 && kvb_engine_reset_cache(worker->engine))
+		reply_ok(conn);
 	else if (strcmp(name, "restart") != 0)
 		reply_bad(conn, "kvsim --help lists what /sim/ answers");
 	else if (kvb_worker_restart(worker))

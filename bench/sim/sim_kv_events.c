@@ -253,14 +253,14 @@ void kvb_kv_put_batch(struct kvb_buf *out, const struct kvb_kv_style *style, dou
 	out->failed |= events->failed;
 	if (!begin(out, HEAD_MAX + events->len, &mp))
 		return;
-	/* up to 0.23 the rank is left out where there is only one */
-	kvw_mp_put_array(&mp, style->arrays ? 2 : 3);
+	/* up to 0.23 rank 0 is left out */
+	kvw_mp_put_array(&mp, style->arrays && style->rank == 0 ? 2 : 3);
 	kvw_mp_put_real(&mp, time_s);
 	kvw_mp_put_array(&mp, event_count);
 	end(out, &mp);
 	kvb_buf_add(out, events->data, events->len);
-	if (!style->arrays && begin(out, 1, &mp)) {
-		kvw_mp_put_uint(&mp, 0);
+	if ((!style->arrays || style->rank > 0) && begin(out, HEAD_MAX, &mp)) {
+		kvw_mp_put_uint(&mp, style->rank);
 		end(out, &mp);
 	}
 }

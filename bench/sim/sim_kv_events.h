@@ -18,6 +18,7 @@
 struct kvb_kv_style {
 	bool arrays; /* else maps */
 	bool bytes;  /* hashes as 32 bytes, else integers */
+	uint32_t rank; /* data-parallel, of the deployment */
 };
 
 /* Blocks that follow each other in one sequence. All borrowed during the call. */

@@ -71,8 +71,8 @@ static void add_head(struct kvb_buf *out, const char *name, const char *type, co
 static void add_sample(struct kvb_worker *worker, struct kvb_buf *out, const char *name,
 	const char *before, const char *after, double value)
 {
-	kvb_buf_printf(out, "%s{engine=\"0\",%smodel_name=\"%s\"%s} ", name, before,
-		worker->options->model, after);
+	kvb_buf_printf(out, "%s{engine=\"%u\",%smodel_name=\"%s\"%s} ", name, worker->global_rank,
+		before, worker->options->model, after);
 	kvb_buf_number(out, value);
 	kvb_buf_add(out, "\n", 1);
 }
@@ -225,13 +225,14 @@ static void add_cache_config(struct kvb_worker *worker, struct kvb_buf *out)
 	kvb_buf_printf(out,
 		"vllm:cache_config_info{_block_size_resolved=\"True\",block_size=\"%u\","
 		"cache_dtype=\"auto\",effective_attention_block_size=\"%u\","
-		"enable_prefix_caching=\"True\",engine=\"0\",gpu_memory_utilization=\"0.92\","
+		"enable_prefix_caching=\"True\",engine=\"%u\",gpu_memory_utilization=\"0.92\","
 		"hash_block_size=\"None\",is_attention_free=\"False\","
 		"kv_cache_max_concurrency=\"%g\",kv_cache_size_tokens=\"%u\","
 		"num_cpu_blocks=\"None\",num_gpu_blocks=\"%u\",num_gpu_blocks_override=\"None\","
 		"prefix_caching_hash_algo=\"sha256\",sliding_window=\"None\"} 1.0\n",
-		o->block_size, o->block_size, (double)blocks * o->block_size / o->max_model_len,
-		blocks * o->block_size, blocks);
+		o->block_size, o->block_size, worker->global_rank,
+		(double)blocks * o->block_size / o->max_model_len, blocks * o->block_size,
+		blocks * o->ranks); /* vLLM's client of the engines adds their blocks up */
 }
 
 static void add_by_tier(struct kvb_worker *worker, struct kvb_buf *out, const char *name,
@@ -313,13 +314,13 @@ static void add_fragments(struct kvb_worker *worker, struct kvb_buf *out)
 		"Bytes of keys that were moved to their place.", (double)s.moved_bytes);
 }
 
-void kvb_metrics_write(struct kvb_worker *worker, struct kvb_buf *out)
+/* The page of one rank. */
+static void write_rank(struct kvb_worker *worker, struct kvb_buf *out)
 {
 	const struct kvb_metrics *m = &worker->metrics;
 	struct kvb_engine_stats stats;
 
 	kvb_engine_stats(worker->engine, &stats);
-	add_process(worker, out);
 	add_state(worker, out, &stats);
 	add_counters(worker, out, &stats);
 	add_histogram(worker, out, "vllm:request_prompt_tokens",
@@ -343,4 +344,34 @@ void kvb_metrics_write(struct kvb_worker *worker, struct kvb_buf *out)
 	add_cache_config(worker, out);
 	add_tiers(worker, out, &stats);
 	add_fragments(worker, out);
+}
+
+/* Pages of ranks have equal lines but for labels and values: line by line, those of one series stand
+ * together, and comments once. */
+void kvb_metrics_write(struct kvb_worker *worker, struct kvb_buf *out)
+{
+	uint32_t ranks = worker->options->ranks;
+	struct kvb_buf *pages = calloc(ranks, sizeof(*pages));
+	size_t *at = calloc(ranks, sizeof(*at));
+
+	add_process(worker, out);
+	out->failed = out->failed || pages == NULL || at == NULL;
+	for (uint32_t i = 0; i < ranks && !out->failed; i++) {
+		write_rank(worker->ranks[i], &pages[i]);
+		out->failed = pages[i].failed;
+	}
+	while (!out->failed && at[0] < pages[0].len)
+		for (uint32_t i = 0; i < ranks; i++) {
+			const char *line = pages[i].data + at[i];
+			const char *end = memchr(line, '\n', pages[i].len - at[i]);
+			size_t len = end == NULL ? pages[i].len - at[i] : (size_t)(end - line) + 1;
+
+			if (i == 0 || line[0] != '#')
+				kvb_buf_add(out, line, len);
+			at[i] += len;
+		}
+	for (uint32_t i = 0; pages != NULL && i < ranks; i++)
+		kvb_buf_free(&pages[i]);
+	free(pages);
+	free(at);
 }

@@ -107,21 +107,6 @@ fail:
 	return NULL;
 }
 
-/* vLLM serves one data parallel rank here. */
-static bool check_rank(const struct kvb_request *request, struct kvb_error *error)
-{
-	const char *value;
-	size_t len;
-
-	if (!kvb_request_header(request, "x-data-parallel-rank", &value, &len) ||
-		(len == 1 && value[0] == '0'))
-		return true;
-	kvb_error_set(error, 400, "BadRequestError", "",
-		"data_parallel_rank %.*s is out of range [0, 1).", (int)(len > 20 ? 20 : len),
-		value);
-	return false;
-}
-
 /* When the request arrives in simulated time: now, unless it says when it is due. */
 static bool read_arrival(
 	struct kvb_exchange *x, const struct kvb_request *request, struct kvb_error *error)
@@ -240,10 +225,19 @@ void kvb_openai_request(struct kvb_worker *worker, struct kvb_conn *conn,
 	const struct kvb_request *request, const struct kvb_api *api)
 {
 	struct kvb_error error;
-	struct kvb_exchange *x = exchange_create(worker, conn, request, api, &error);
+	uint64_t wrong = 0;
+	struct kvb_worker *rank = kvb_worker_rank(worker, request, &wrong);
+	struct kvb_exchange *x =
+		exchange_create(rank == NULL ? worker : rank, conn, request, api, &error);
+	uint32_t base = worker->options->rank_is_global ? worker->global_rank : 0;
 	bool has_due, waits;
 
-	if (x != NULL && (!check_rank(request, &error) || !read_arrival(x, request, &error) ||
+	if (x != NULL && rank == NULL)
+		kvb_error_set(&error, 400, "BadRequestError", "",
+			"data_parallel_rank %llu is out of range [%u, %u).",
+			(unsigned long long)wrong, base, base + worker->options->ranks);
+	worker = rank == NULL ? worker : rank;
+	if (x != NULL && (rank == NULL || !read_arrival(x, request, &error) ||
 				 !read_leave(worker, request, &error))) {
 		exchange_destroy(x);
 		x = NULL;

@@ -39,6 +39,12 @@ static const char help_text[] =
 	"once;\n"
 	"                          they are printed on standard output in any case\n"
 	"  --model NAME            served model (default sim)\n"
+	"  --data-parallel-size N  engines behind each server (default 1), each with a cache and events of its\n"
+	"                          own; X-data-parallel-rank chooses one. The port of events is theirs + the\n"
+	"                          number of all engines before\n"
+	"  --data-parallel-hybrid-lb  the servers are one deployment: their ranks count on\n"
+	"  --data-parallel-rank-index KIND  what that header counts: local (vLLM's Python frontend, default) or\n"
+	"                          global (its Rust frontend)\n"
 	"  --lora NAME             a further model name, as a LoRA adapter of it (repeatable)\n"
 	"\n"
 	"Simulated engine\n"
@@ -174,6 +180,8 @@ static const char help_text[] =
 	"  GET /sim/fail?spec=S&count=N  the next N POSTs have the faults S (all of them without "
 	"count)\n"
 	"  GET /sim/nixl                 what another worker asks that pulls from this one\n"
+	"  GET /sim/reset?rank=R         empties the cache of one data-parallel rank; stats and times take\n"
+	"                                rank=R, too\n"
 	"  GET /sim/restart              as after a restart: new start time, empty cache, counters "
 	"at 0\n"
 	"  ANY /sim/echo                 the request as it was received, as JSON\n"
@@ -189,6 +197,9 @@ enum {
 	OPT_PORTS_FILE,
 	OPT_MODEL,
 	OPT_LORA,
+	OPT_RANKS,
+	OPT_HYBRID,
+	OPT_RANK_INDEX,
 	OPT_PROFILE,
 	OPT_PREFILL,
 	OPT_LIST,
@@ -258,6 +269,9 @@ static const struct option long_options[] = {
 	{"ports-file", required_argument, NULL, OPT_PORTS_FILE},
 	{"model", required_argument, NULL, OPT_MODEL},
 	{"lora", required_argument, NULL, OPT_LORA},
+	{"data-parallel-size", required_argument, NULL, OPT_RANKS},
+	{"data-parallel-hybrid-lb", no_argument, NULL, OPT_HYBRID},
+	{"data-parallel-rank-index", required_argument, NULL, OPT_RANK_INDEX},
 	{"profile", required_argument, NULL, OPT_PROFILE},
 	{"prefill-rate", required_argument, NULL, OPT_PREFILL},
 	{"list-profiles", no_argument, NULL, OPT_LIST},
@@ -393,6 +407,18 @@ static bool parse_stream(const char *text, struct kvb_options *o)
 	return true;
 }
 
+static bool parse_choice(
+	const char *option, const char *text, const char *no, const char *yes, bool *out)
+{
+	char expected[40];
+
+	*out = strcmp(text, yes) == 0;
+	if (*out || strcmp(text, no) == 0)
+		return true;
+	snprintf(expected, sizeof(expected), "%s or %s", no, yes);
+	return wrong(option, text, expected);
+}
+
 static bool parse_server(int option, const char *text, struct kvb_options *o)
 {
 	uint64_t value;
@@ -410,6 +436,14 @@ static bool parse_server(int option, const char *text, struct kvb_options *o)
 	case OPT_HOST:
 		o->host = text;
 		return true;
+	case OPT_RANKS:
+		return parse_u32("--data-parallel-size", text, 1, 64, &o->ranks);
+	case OPT_HYBRID:
+		o->hybrid = true;
+		return true;
+	case OPT_RANK_INDEX:
+		return parse_choice(
+			"--data-parallel-rank-index", text, "local", "global", &o->rank_is_global);
 	case OPT_PORTS_FILE:
 		o->ports_file = text;
 		return true;
@@ -430,18 +464,6 @@ static bool parse_server(int option, const char *text, struct kvb_options *o)
 	default:
 		return false;
 	}
-}
-
-static bool parse_choice(
-	const char *option, const char *text, const char *no, const char *yes, bool *out)
-{
-	char expected[40];
-
-	*out = strcmp(text, yes) == 0;
-	if (*out || strcmp(text, no) == 0)
-		return true;
-	snprintf(expected, sizeof(expected), "%s or %s", no, yes);
-	return wrong(option, text, expected);
 }
 
 static bool parse_events(int option, const char *text, struct kvb_events_options *o)
@@ -728,6 +750,7 @@ enum kvb_options_result kvb_options_parse(int argc, char **argv, struct kvb_opti
 	int option;
 
 	*options = (struct kvb_options){.workers = 1,
+		.ranks = 1,
 		.threads = 1,
 		.host = "127.0.0.1",
 		.model = "sim",

@@ -27,6 +27,9 @@ struct kvb_options {
 	uint32_t workers, threads;
 	const char *host;
 	uint16_t port; /* of worker 0; 0: free ones */
+	uint32_t ranks;       /* data-parallel, of each worker */
+	bool hybrid;          /* the workers are one deployment, whose ranks have numbers of their own */
+	bool rank_is_global;  /* X-data-parallel-rank, as in vLLM's Rust frontend */
 	const char *ports_file;
 	const char *model;
 	const char *loras[KVB_LORA_MOST];

@@ -26,6 +26,7 @@
 
 struct kvb_reporter {
 	const struct kvb_options *options;
+	struct kvb_kv_style style;
 	struct kvb_engine_watch watch;
 	struct kvb_publisher *publisher; /* NULL: no KV events */
 	struct kvb_zmq_watch replay;
@@ -61,7 +62,7 @@ static void on_stored(void *user, const struct kvb_seq *seq, uint32_t first, uin
 			strcmp(reporter->options->loras[stored.lora_id++], x->model) != 0)
 			;
 	}
-	kvb_kv_put_stored(&reporter->events, &reporter->options->events.style, &stored);
+	kvb_kv_put_stored(&reporter->events, &reporter->style, &stored);
 	reporter->event_count++;
 }
 
@@ -69,7 +70,7 @@ static void on_removed(void *user, uint64_t hash)
 {
 	struct kvb_reporter *reporter = user;
 
-	kvb_kv_put_removed(&reporter->events, &reporter->options->events.style, &hash, 1);
+	kvb_kv_put_removed(&reporter->events, &reporter->style, &hash, 1);
 	reporter->event_count++;
 }
 
@@ -77,7 +78,7 @@ static void on_cleared(void *user)
 {
 	struct kvb_reporter *reporter = user;
 
-	kvb_kv_put_cleared(&reporter->events, &reporter->options->events.style);
+	kvb_kv_put_cleared(&reporter->events, &reporter->style);
 	reporter->event_count++;
 }
 
@@ -171,7 +172,7 @@ static void report_stored(struct kvb_reporter *reporter, const struct kvt_event 
 	while (stored.lora != NULL && stored.lora_id < reporter->options->lora_count &&
 		strcmp(reporter->options->loras[stored.lora_id++], stored.lora) != 0)
 		;
-	kvb_kv_put_stored(&reporter->events, &reporter->options->events.style, &stored);
+	kvb_kv_put_stored(&reporter->events, &reporter->style, &stored);
 }
 
 static void report_lower(struct kvb_reporter *reporter, const struct kvt_event *event)
@@ -190,7 +191,7 @@ static void report_lower(struct kvb_reporter *reporter, const struct kvt_event *
 	if (event->kind == KVT_EVENT_STORED)
 		report_stored(reporter, event, medium, locality, hashes);
 	else
-		kvb_kv_put_removed_from(&reporter->events, &reporter->options->events.style, medium,
+		kvb_kv_put_removed_from(&reporter->events, &reporter->style, medium,
 			locality, hashes, event->count);
 	reporter->event_count++;
 }
@@ -210,7 +211,7 @@ static void take_lower(struct kvb_reporter *reporter)
 static void publish(struct kvb_reporter *reporter)
 {
 	kvb_buf_clear(&reporter->batch);
-	kvb_kv_put_batch(&reporter->batch, &reporter->options->events.style,
+	kvb_kv_put_batch(&reporter->batch, &reporter->style,
 		(double)kvw_clock_wall_ns() / 1e9, &reporter->events, reporter->event_count);
 	if (reporter->batch.failed)
 		fprintf(stderr, "kvsim: out of memory: a batch of KV events is lost\n");
@@ -321,7 +322,7 @@ void kvb_reporter_set_store(struct kvb_reporter *reporter, struct kvb_store *sto
 }
 
 bool kvb_reporter_create(struct event_base *base, void *zmq, const struct kvb_options *options,
-	uint32_t index, uint16_t http_port, struct kvb_reporter **out)
+	uint32_t index, uint32_t rank, uint16_t http_port, struct kvb_reporter **out)
 {
 	struct kvb_reporter *reporter;
 
@@ -333,6 +334,8 @@ bool kvb_reporter_create(struct event_base *base, void *zmq, const struct kvb_op
 	if (reporter == NULL)
 		return false;
 	reporter->options = options;
+	reporter->style = options->events.style;
+	reporter->style.rank = rank;
 	if ((options->events.on && !start_events(reporter, base, zmq, index, http_port)) ||
 		(options->lmcache.on && !options->tier.on &&
 			!start_lmcache(reporter, base, zmq, index)) ||
@@ -391,17 +394,16 @@ void kvb_reporter_restart(struct kvb_reporter *reporter)
 		kvb_fragments_restart(reporter->fragments);
 }
 
-void kvb_reporter_sources(const struct kvb_reporter *reporter, struct kvb_buf *out)
+void kvb_reporter_sources(const struct kvb_reporter *reporter, bool first, struct kvb_buf *out)
 {
 	const char *replay;
 
-	if (reporter == NULL || reporter->publisher == NULL) {
-		kvb_buf_text(out, "{}");
+	if (reporter == NULL || reporter->publisher == NULL)
 		return;
-	}
 	replay = kvb_publisher_replay_endpoint(reporter->publisher);
-	kvb_buf_text(out, "{\"0\":{\"enable_kv_cache_events\":true,\"publisher\":\"zmq\","
-			  "\"endpoint\":");
+	kvb_buf_printf(out,
+		"%s\"%u\":{\"enable_kv_cache_events\":true,\"publisher\":\"zmq\",\"endpoint\":",
+		first ? "" : ",", reporter->style.rank);
 	kvb_buf_json(out, kvb_publisher_endpoint(reporter->publisher),
 		strlen(kvb_publisher_endpoint(reporter->publisher)));
 	kvb_buf_text(out, ",\"replay_endpoint\":");
@@ -413,7 +415,7 @@ void kvb_reporter_sources(const struct kvb_reporter *reporter, struct kvb_buf *o
 		reporter->options->events.buffer_steps, reporter->options->events.hwm,
 		reporter->options->events.max_queue_size);
 	kvb_buf_json(out, reporter->topic, strlen(reporter->topic));
-	kvb_buf_text(out, "}}");
+	kvb_buf_text(out, "}");
 }
 
 static void add_fragments(const struct kvb_reporter *reporter, struct kvb_buf *out)

@@ -22,7 +22,7 @@ struct kvb_reporter;
 /* Neither KV events nor LMCache nor tiers nor fragments: *out is NULL and that is fine. False with a message on standard
  * error. `zmq` is a ZeroMQ context, which is not used in that case. */
 bool kvb_reporter_create(struct event_base *base, void *zmq, const struct kvb_options *options,
-	uint32_t index, uint16_t http_port, struct kvb_reporter **out);
+	uint32_t index, uint32_t rank, uint16_t http_port, struct kvb_reporter **out);
 void kvb_reporter_destroy(struct kvb_reporter *reporter); /* after the engine; NULL is allowed */
 
 /* The rest may be called with NULL, and does nothing then. */
@@ -36,8 +36,8 @@ const struct kvb_fragments *kvb_reporter_fragments(const struct kvb_reporter *re
 void kvb_reporter_step_ends(struct kvb_reporter *reporter);
 void kvb_reporter_restart(struct kvb_reporter *reporter); /* as a new process would */
 
-/* The answer of GET /kv_event_sources. */
-void kvb_reporter_sources(const struct kvb_reporter *reporter, struct kvb_buf *out);
+/* A member of the answer of GET /kv_event_sources, with a comma before it unless it is the first. */
+void kvb_reporter_sources(const struct kvb_reporter *reporter, bool first, struct kvb_buf *out);
 /* Members of /sim/stats, each with a comma before it. */
 void kvb_reporter_stats(const struct kvb_reporter *reporter, struct kvb_buf *out);
 

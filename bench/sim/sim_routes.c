@@ -75,8 +75,12 @@ static void get_load(
 {
 	struct kvb_buf body = {0};
 
+	uint32_t load = 0;
+
 	(void)request;
-	kvb_buf_printf(&body, "{\"server_load\":%u}", worker->load);
+	for (uint32_t i = 0; i < worker->options->ranks; i++)
+		load += worker->ranks[i]->load;
+	kvb_buf_printf(&body, "{\"server_load\":%u}", load);
 	kvb_reply_json(conn, 200, &body);
 }
 
@@ -94,7 +98,10 @@ static void get_event_sources(
 	struct kvb_buf body = {0};
 
 	(void)request;
-	kvb_reporter_sources(worker->reporter, &body);
+	kvb_buf_text(&body, "{");
+	for (uint32_t i = 0; i < worker->options->ranks; i++)
+		kvb_reporter_sources(worker->ranks[i]->reporter, i == 0, &body);
+	kvb_buf_text(&body, "}");
 	kvb_reply_json(conn, 200, &body);
 }
 
@@ -257,9 +264,12 @@ static void post_detokenize(
 static void post_reset(
 	struct kvb_worker *worker, struct kvb_conn *conn, const struct kvb_request *request)
 {
+	bool good = true;
+
 	(void)request;
-	reply_text(conn, kvb_engine_reset_cache(worker->engine) ? "{\"success\":true}"
-								: "{\"success\":false}");
+	for (uint32_t i = 0; i < worker->options->ranks; i++)
+		good = kvb_engine_reset_cache(worker->ranks[i]->engine) && good;
+	reply_text(conn, good ? "{\"success\":true}" : "{\"success\":false}");
 }
 
 static void post_sleep(
@@ -269,9 +279,11 @@ static void post_sleep(
 	char level[8] = "1";
 
 	kvb_query_get(request, "level", level, sizeof(level));
-	worker->sleeping = true;
-	worker->sleep_level = level[0] == '2' ? 2 : 1;
-	kvb_engine_reset_cache(worker->engine);
+	for (uint32_t i = 0; i < worker->options->ranks; i++) {
+		worker->ranks[i]->sleeping = true;
+		worker->ranks[i]->sleep_level = level[0] == '2' ? 2 : 1;
+		kvb_engine_reset_cache(worker->ranks[i]->engine);
+	}
 	kvb_buf_printf(&body, "{\"status\":\"sleeping\",\"level\":%d}", worker->sleep_level);
 	kvb_reply_json(conn, 200, &body);
 }
@@ -280,9 +292,11 @@ static void post_wake_up(
 	struct kvb_worker *worker, struct kvb_conn *conn, const struct kvb_request *request)
 {
 	(void)request;
-	worker->sleeping = false;
 	reply_text(conn, "{\"status\":\"awake\",\"tags\":null}");
-	kvb_worker_kick(worker);
+	for (uint32_t i = 0; i < worker->options->ranks; i++) {
+		worker->ranks[i]->sleeping = false;
+		kvb_worker_kick(worker->ranks[i]);
+	}
 }
 
 static void get_is_sleeping(
@@ -296,7 +310,8 @@ static void post_pause(
 	struct kvb_worker *worker, struct kvb_conn *conn, const struct kvb_request *request)
 {
 	(void)request;
-	worker->paused = true;
+	for (uint32_t i = 0; i < worker->options->ranks; i++)
+		worker->ranks[i]->paused = true;
 	reply_text(conn, "{\"status\":\"paused\"}");
 }
 
@@ -304,9 +319,11 @@ static void post_resume(
 	struct kvb_worker *worker, struct kvb_conn *conn, const struct kvb_request *request)
 {
 	(void)request;
-	worker->paused = false;
 	reply_text(conn, "{\"status\":\"resumed\"}");
-	kvb_worker_kick(worker);
+	for (uint32_t i = 0; i < worker->options->ranks; i++) {
+		worker->ranks[i]->paused = false;
+		kvb_worker_kick(worker->ranks[i]);
+	}
 }
 
 static void get_is_paused(
@@ -368,10 +385,12 @@ static void get_response(
 	struct kvb_worker *worker, struct kvb_conn *conn, const struct kvb_request *request)
 {
 	const char *id = request->path + strlen("/v1/responses/");
-	const struct kvb_buf *kept = kvb_worker_response(worker, id);
+	const struct kvb_buf *kept = NULL;
 	struct kvb_reply reply = {.status = 200, .content_type = "application/json"};
 	struct kvb_error error;
 
+	for (uint32_t i = 0; i < worker->options->ranks && kept == NULL; i++)
+		kept = kvb_worker_response(worker->ranks[i], id);
 	if (kept != NULL) {
 		kvb_http_reply(conn, &reply, kept->data, kept->len);
 		return;

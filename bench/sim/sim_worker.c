@@ -345,7 +345,7 @@ static bool open_store(struct kvb_worker *worker)
 {
 	const struct kvb_options *o = worker->options;
 	struct kvb_store_config config = {.options = o,
-		.index = worker->index,
+		.index = worker->index * o->ranks + worker->rank,
 		.clock = worker->clock,
 		.base = worker->base,
 		.events = o->events.on || o->lmcache.on,
@@ -366,13 +366,13 @@ static void close_store(struct kvb_worker *worker)
 	worker->store = NULL;
 }
 
-bool kvb_worker_restart(struct kvb_worker *worker)
+/* One rank of the server, whose requests are cut. */
+static bool restart_rank(struct kvb_worker *worker)
 {
 	struct kvb_engine *engine = make_engine(worker->options);
 
 	if (engine == NULL)
 		return false;
-	kvb_http_cut_busy(worker->http);
 	event_del(worker->ev_timer);
 	worker->step_running = false;
 	kvb_engine_destroy(worker->engine);
@@ -385,6 +385,47 @@ bool kvb_worker_restart(struct kvb_worker *worker)
 		return false;
 	kvb_reporter_watch(worker->reporter, engine);
 	return true;
+}
+
+bool kvb_worker_restart(struct kvb_worker *worker)
+{
+	bool good = true;
+
+	kvb_http_cut_busy(worker->first->http);
+	for (uint32_t i = 0; i < worker->options->ranks; i++)
+		good = restart_rank(worker->first->ranks[i]) && good;
+	return good;
+}
+
+static void use_number(struct kvb_worker *worker)
+{
+	uint32_t ranks = worker->options->ranks;
+
+	worker->global_rank =
+		worker->rank + (worker->options->hybrid ? worker->index * ranks : 0);
+}
+
+/* A number that is none is passed over, as by vLLM. */
+struct kvb_worker *kvb_worker_rank(
+	struct kvb_worker *first, const struct kvb_request *request, uint64_t *wrong)
+{
+	uint32_t count = first->options->ranks, best = first->next_rank++ % count;
+	uint64_t number = 0, base = first->options->rank_is_global ? first->global_rank : 0;
+	const char *value;
+	size_t len, digits = 0;
+
+	if (kvb_request_header(request, "x-data-parallel-rank", &value, &len))
+		for (; digits < len && digits < 9 && value[digits] >= '0' && value[digits] <= '9';
+			digits++)
+			number = 10 * number + (uint64_t)(value[digits] - '0');
+	if (digits > 0 && digits == len) {
+		*wrong = number;
+		return number < base || number >= base + count ? NULL : first->ranks[number - base];
+	}
+	for (uint32_t i = 0; i < count; i++)
+		if (first->ranks[i]->load < first->ranks[best]->load)
+			best = i;
+	return first->ranks[best];
 }
 
 static void make_fingerprint(struct kvb_worker *worker)
@@ -420,9 +461,11 @@ static bool start(struct kvb_worker *worker, void *zmq, uint16_t port)
 	}
 	if (worker->engine == NULL || worker->ev_timer == NULL || worker->times == NULL)
 		return false;
-	worker->http = kvb_http_create(worker->base, &http, &http_ops, worker);
-	if (worker->http == NULL || !kvb_reporter_create(worker->base, zmq, o, worker->index,
-					    kvb_http_port(worker->http), &worker->reporter))
+	if (worker->first == worker)
+		worker->http = kvb_http_create(worker->base, &http, &http_ops, worker);
+	if (worker->first->http == NULL ||
+		!kvb_reporter_create(worker->base, zmq, o, worker->index * o->ranks + worker->rank,
+			worker->global_rank, kvb_http_port(worker->first->http), &worker->reporter))
 		return false;
 	if (!open_store(worker))
 		return false;
@@ -430,8 +473,10 @@ static bool start(struct kvb_worker *worker, void *zmq, uint16_t port)
 	return true;
 }
 
-struct kvb_worker *kvb_worker_create(struct event_base *base, void *zmq,
-	const struct kvb_options *options, uint32_t index, uint16_t port)
+/* first: NULL for the first rank. */
+static struct kvb_worker *create_rank(struct event_base *base, void *zmq,
+	const struct kvb_options *options, uint32_t index, struct kvb_worker *first, uint32_t rank,
+	uint16_t port)
 {
 	struct kvb_worker *worker = calloc(1, sizeof(*worker));
 
@@ -441,9 +486,12 @@ struct kvb_worker *kvb_worker_create(struct event_base *base, void *zmq,
 	}
 	worker->options = options;
 	worker->index = index;
+	worker->first = first == NULL ? worker : first;
+	worker->rank = rank;
+	use_number(worker);
 	worker->base = base;
-	worker->id_state =
-		options->seed != 0 ? options->seed + index : (uint64_t)kvw_clock_wall_ns() + index;
+	worker->id_state = (options->seed != 0 ? options->seed : (uint64_t)kvw_clock_wall_ns()) +
+			   index * options->ranks + rank;
 	TAILQ_INIT(&worker->exchanges);
 	TAILQ_INIT(&worker->coming);
 	start_over(worker);
@@ -456,11 +504,35 @@ struct kvb_worker *kvb_worker_create(struct event_base *base, void *zmq,
 	return worker;
 }
 
+struct kvb_worker *kvb_worker_create(struct event_base *base, void *zmq,
+	const struct kvb_options *options, uint32_t index, uint16_t port)
+{
+	struct kvb_worker *first = create_rank(base, zmq, options, index, NULL, 0, port);
+
+	if (first == NULL)
+		return NULL;
+	first->ranks = calloc(options->ranks, sizeof(*first->ranks));
+	for (uint32_t rank = 0; first->ranks != NULL && rank < options->ranks; rank++) {
+		first->ranks[rank] =
+			rank == 0 ? first
+				  : create_rank(base, zmq, options, index, first, rank, 0);
+		if (first->ranks[rank] != NULL)
+			continue;
+		kvb_worker_destroy(first);
+		return NULL;
+	}
+	return first;
+}
+
 void kvb_worker_destroy(struct kvb_worker *worker)
 {
 	if (worker == NULL)
 		return;
-	kvb_http_destroy(worker->http);
+	if (worker->first == worker)
+		kvb_http_destroy(worker->http); /* ends all exchanges, of all ranks */
+	for (uint32_t rank = 1; worker->ranks != NULL && rank < worker->options->ranks; rank++)
+		kvb_worker_destroy(worker->ranks[rank]);
+	free(worker->ranks);
 	kvb_fixed_destroy(worker->fixed);
 	kvb_engine_destroy(worker->engine);
 	close_store(worker);

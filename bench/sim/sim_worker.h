@@ -46,6 +46,13 @@ struct kvb_time {
 struct kvb_worker {
 	const struct kvb_options *options;
 	uint32_t index;
+	/* Data-parallel ranks: engines behind one server. The first has the server and all others, which
+	 * have none of their own; without ranks a worker is its only one. */
+	struct kvb_worker *first;
+	struct kvb_worker **ranks; /* the first's, [options->ranks], itself included; owned */
+	uint32_t rank;             /* in the server */
+	uint32_t global_rank;      /* in the deployment */
+	uint32_t next_rank;        /* the first's: takes the next request without a rank */
 	struct event_base *base; /* borrowed */
 	struct kvb_http *http;
 	struct kvb_engine *engine;
@@ -94,6 +101,10 @@ struct kvb_worker *kvb_worker_create(struct event_base *base, void *zmq,
 	const struct kvb_options *options, uint32_t index, uint16_t port);
 void kvb_worker_destroy(struct kvb_worker *worker);
 
+/* The rank that gets a request: the one that its header names, else the one with the fewest requests.
+ * NULL: the header names none, and *wrong has its number. */
+struct kvb_worker *kvb_worker_rank(
+	struct kvb_worker *first, const struct kvb_request *request, uint64_t *wrong);
 /* There may be something to compute: begins a step unless one is running. */
 void kvb_worker_kick(struct kvb_worker *worker);
 /* The same once x->arrival_ns has come; until then the exchange is not in the engine. */

@@ -70,6 +70,8 @@ struct kvw_candidate {
 	uint32_t block_size;      /* tokens per engine block; 0: unknown, assume 16 */
 	/* Share of an even part of the load that the worker may have; < 1: slow start or weight. */
 	float share;
+	/* Id of the first data-parallel rank of its server; its own, if it is that or no rank. */
+	uint32_t server;
 	bool usable;  /* healthy, not draining, serves the model; may have the whole request */
 	bool prefills; /* may prefill the prompt for another worker; set where roles differ */
 	uint8_t role;  /* enum kvw_role */
@@ -129,7 +131,7 @@ struct kvw_cost {
 	double queue_ns;
 	double room_ns;                      /* K_w: time until KV memory for the prompt is free */
 	double prefill_ns;                   /* p_w, loading from lower tiers included */
-	double others_ns;                    /* omega * p_w * n_w */
+	double others_ns;                    /* omega * p_w * n_w, or what lockstep makes of it */
 	double context_ns;                   /* reading the contexts of its requests in flight */
 	double evict_ns;                     /* recomputing the blocks it would evict; kvaware */
 	double total_ns;                     /* the compared sum; 0: not compared */
@@ -180,6 +182,7 @@ struct kvw_strategy_options {
 
 	/* Read by several strategies. */
 	double omega;                /* weight of the delay imposed on others, 0.07 */
+	bool lockstep;               /* ranks of one server compute their steps together */
 	double context_ns_per_token; /* delay per token of the contexts in flight, 3000 */
 	double prefill_tokens_per_second; /* prior for a worker's prefill rate */
 	double attention_ns_per_pair;     /* quadratic term of prefill, ns per token pair */

@@ -228,7 +228,12 @@ static bool add_call(struct cast *cast, const struct kvw_worker_list *list, size
 	struct kvw_call *call = &cast->calls[cast->count];
 	struct kvw_slice id = kvw_worker_list_id(list, index);
 	struct kvw_worker *worker = list->items[index].worker;
+	const char *mark = memrchr(id.data, '@', id.len);
 
+	if (worker != NULL && worker->rank != KVW_RANK_NONE) {
+		worker = worker->lead; /* one call does for all ranks of a server */
+		id.len = mark == NULL ? id.len : (size_t)(mark - id.data);
+	}
 	for (size_t i = 0; i < cast->count; i++)
 		if (cast->calls[i].worker == worker)
 			return true; /* named twice */
@@ -253,7 +258,9 @@ static void add_calls(
 	if (names == NULL)
 		return;
 	for (name = strtok_r(names, ",", &save); name != NULL; name = strtok_r(NULL, ",", &save)) {
-		if (kvw_worker_list_find(list, kvw_slice_of(name), &index) == KVW_OK &&
+		if ((kvw_worker_list_find(list, kvw_slice_of(name), &index) == KVW_OK ||
+			    kvw_worker_list_find_server(list, kvw_slice_of(name), &index) ==
+				    KVW_OK) &&
 			add_call(cast, list, index))
 			continue;
 		*unknown = name;

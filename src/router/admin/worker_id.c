@@ -145,3 +145,32 @@ enum kvw_err kvw_worker_list_find(
 	*index = best;
 	return KVW_OK;
 }
+
+enum kvw_err kvw_worker_list_find_server(
+	const struct kvw_worker_list *list, struct kvw_slice id, size_t *index)
+{
+	const char *found = NULL;
+	size_t found_len = 0;
+
+	while (id.len > 0 && id.data[id.len - 1] == '/')
+		id.len--;
+	for (size_t i = 0; i < list->count; i++) {
+		const char *url = list->items[i].url, *host = host_of(url);
+		struct kvw_slice server = {url, 0}, name = {host, 0};
+
+		if (kvw_rank_split(url, &server.len) == KVW_RANK_NONE)
+			continue;
+		name.len = strcspn(host, "/");
+		if (name.len > server.len - (size_t)(host - url))
+			name.len = server.len - (size_t)(host - url);
+		if (!kvw_slice_equal(id, server) && !kvw_slice_equal(id, name))
+			continue;
+		if (found == NULL)
+			*index = i;
+		else if (found_len != server.len || memcmp(found, url, found_len) != 0)
+			return KVW_ELIMIT;
+		found = url;
+		found_len = server.len;
+	}
+	return found == NULL ? KVW_ENOTFOUND : KVW_OK;
+}

@@ -5,6 +5,7 @@
 
 #include <netdb.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "config/schema.h"
 
@@ -113,6 +114,12 @@ static void put_worker(json_t *object, struct kvw_worker *worker, const struct k
 	put_hits(object, metrics, worker);
 	put_settings(object, worker);
 	json_object_set_new(object, "role", json_string(kvw_role_name(worker->config.role)));
+	json_object_set_new(object, "rank",
+		worker->rank == KVW_RANK_NONE ? json_null() : json_integer(worker->rank));
+	json_object_set_new(object, "global_rank",
+		atomic_load(&worker->global_rank) == KVW_RANK_UNKNOWN || worker->rank < 0
+			? json_null()
+			: json_integer(atomic_load(&worker->global_rank)));
 	json_object_set_new(object, "group", text_json(kvw_slice_of(worker->config.group)));
 	json_object_set_new(object, "identity", text_json(kvw_slice_of(worker->config.identity)));
 	json_object_set_new(object, "addresses", addresses_json(worker));
@@ -141,6 +148,24 @@ json_t *kvw_worker_page(const struct kvw_worker_list *list, size_t index,
 	return object;
 }
 
+/* Pages of the ranks of a server that has some; NULL: it has none. */
+static json_t *server_page(const struct kvw_worker_list *list, const char *url,
+	struct kvw_fleet *fleet, const struct kvw_metrics *metrics, int64_t now_ns)
+{
+	size_t wanted = strlen(url), len, first;
+	json_t *pages;
+
+	if (kvw_worker_list_find_server(list, kvw_slice_of(url), &first) != KVW_OK)
+		return NULL;
+	pages = json_array();
+	for (size_t i = first; i < list->count; i++)
+		if (kvw_rank_split(list->items[i].url, &len) != KVW_RANK_NONE && len == wanted &&
+			memcmp(list->items[i].url, url, len) == 0)
+			json_array_append_new(
+				pages, kvw_worker_page(list, i, fleet, metrics, now_ns));
+	return pages;
+}
+
 json_t *kvw_worker_page_of(struct kvw_members *members, const char *url, struct kvw_fleet *fleet,
 	const struct kvw_metrics *metrics, int64_t now_ns)
 {
@@ -150,7 +175,10 @@ json_t *kvw_worker_page_of(struct kvw_members *members, const char *url, struct 
 
 	if (kvw_worker_list_read(members, &list) != KVW_OK)
 		return NULL;
-	if (kvw_worker_list_find(&list, kvw_slice_of(url), &index) == KVW_OK)
+	page = server_page(&list, url, fleet, metrics, now_ns);
+	if (page != NULL)
+		;
+	else if (kvw_worker_list_find(&list, kvw_slice_of(url), &index) == KVW_OK)
 		page = kvw_worker_page(&list, index, fleet, metrics, now_ns);
 	else
 		page = json_pack("{s:s, s:s}", "url", url, "state", "removed");

@@ -13,7 +13,8 @@
 json_t *kvw_worker_page(const struct kvw_worker_list *list, size_t index,
 	const struct kvw_fleet *fleet, const struct kvw_metrics *metrics, int64_t now_ns);
 
-/* The page of the worker with this URL, which may be gone: then its state is "removed". */
+/* The page of the worker with this URL, which may be gone: then its state is "removed". Of a server
+ * with ranks it is a list of their pages. */
 json_t *kvw_worker_page_of(struct kvw_members *members, const char *url, struct kvw_fleet *fleet,
 	const struct kvw_metrics *metrics, int64_t now_ns);
 

@@ -99,11 +99,14 @@ void kvw_workers_answer(
 /* Checks the new workers before any is added: 0, or the status of the refusal. */
 static int check_new(const struct visit *visit, const struct kvw_config *config, char **why)
 {
-	size_t live = atomic_load(&visit->desk->fleet->live);
+	size_t live = atomic_load(&visit->desk->fleet->live), added = 0;
 
 	for (size_t i = 0; i < config->worker_count; i++) {
 		const char *url = config->workers[i].url;
+		uint32_t ranks = kvw_ranks_configured(
+			visit->desk->fleet->config, &config->workers[i]);
 
+		added += ranks > 0 ? ranks : 1;
 		if (kvw_members_find(visit->desk->members, url) == NULL)
 			continue;
 		if (asprintf(why, "`%s` is a worker already; PATCH " PATH "/ID changes one", url) <
@@ -111,10 +114,10 @@ static int check_new(const struct visit *visit, const struct kvw_config *config,
 			*why = NULL;
 		return 409;
 	}
-	if (config->worker_count <= KVW_MAX_WORKERS - live)
+	if (added <= KVW_MAX_WORKERS - live)
 		return 0;
 	if (asprintf(why, "found %zu new workers, expected at most %zu: there are %zu already",
-		    config->worker_count, KVW_MAX_WORKERS - live, live) < 0)
+		    added, KVW_MAX_WORKERS - live, live) < 0)
 		*why = NULL;
 	return 507;
 }
@@ -177,6 +180,22 @@ static void add_worker(const struct visit *visit)
 
 /* --- one worker ------------------------------------------------------------------------------- */
 
+/* Ranks of a server have its settings, and leave with it. True: it is one, which is answered. */
+static bool is_rank(const struct visit *visit, const char *url)
+{
+	char message[384];
+	size_t len;
+
+	if (kvw_rank_split(url, &len) == KVW_RANK_NONE)
+		return false;
+	(void)snprintf(message, sizeof(message),
+		"found `%.200s`, expected its server `%.*s`: data-parallel ranks have its settings "
+		"and leave with it; drain lets one rank rest",
+		url, (int)(len < 100 ? len : 100), url);
+	kvw_admin_http_error(visit->conn, 409, "", message);
+	return true;
+}
+
 static void change(const struct visit *visit, const char *url)
 {
 	const struct kvw_worker_config *now = kvw_members_find(visit->desk->members, url);
@@ -185,7 +204,7 @@ static void change(const struct visit *visit, const char *url)
 	char *why = NULL, text[320] = "out of memory";
 	enum kvw_err err;
 
-	if (!query_is_empty(visit) || !body_of(visit, &body))
+	if (is_rank(visit, url) || !query_is_empty(visit) || !body_of(visit, &body))
 		return;
 	err = kvw_worker_body_change(body, now, &config, &why);
 	if (err != KVW_OK) {
@@ -209,7 +228,7 @@ static void delete(const struct visit *visit, const char *url)
 	static const char *const names[] = {"now", NULL};
 	bool at_once;
 
-	if (!kvw_admin_http_query_is(visit->conn, visit->head, names) ||
+	if (is_rank(visit, url) || !kvw_admin_http_query_is(visit->conn, visit->head, names) ||
 		!kvw_admin_http_flag(visit->conn, visit->head, "now", &at_once))
 		return;
 	if (kvw_members_remove(visit->desk->members, url, at_once) == KVW_OK)
@@ -279,7 +298,9 @@ static void not_joined(const struct visit *visit, const char *url)
 	kvw_admin_http_error(visit->conn, 409, "", message);
 }
 
-static void drain_worker(const struct visit *visit, const struct kvw_member_view *view)
+/* url: the worker's, or its server's for all ranks. */
+static void drain_worker(
+	const struct visit *visit, const struct kvw_member_view *view, const char *url)
 {
 	static const char *const names[] = {"wait", "remove", NULL};
 	struct kvw_members *members = visit->desk->members;
@@ -295,12 +316,14 @@ static void drain_worker(const struct visit *visit, const struct kvw_member_view
 		not_joined(visit, view->url);
 		return;
 	}
-	err = remove ? kvw_members_remove(members, view->url, false)
-		     : kvw_members_rest(members, view->url, true);
+	if (remove && is_rank(visit, url))
+		return;
+	err = remove ? kvw_members_remove(members, url, false)
+		     : kvw_members_rest(members, url, true);
 	if (err != KVW_OK)
 		out_of_memory(visit);
 	else
-		kvw_workers_await_drain(visit->desk, visit->conn, worker, wait_ms);
+		kvw_workers_await_drain(visit->desk, visit->conn, worker, url, wait_ms);
 }
 
 static void undrain(const struct visit *visit, const char *url)
@@ -326,7 +349,8 @@ static bool stays(const struct visit *visit, const struct kvw_member_view *view)
 	return false;
 }
 
-/* verb: what stands behind the ID, with its slash. url: of the view, which a change may free. */
+/* verb: what stands behind the ID, with its slash. url: a copy of the view's, which a change may
+ * free, or its server's. */
 static void on_worker(const struct visit *visit, const struct kvw_worker_list *list, size_t index,
 	struct kvw_slice verb, const char *url)
 {
@@ -334,7 +358,7 @@ static void on_worker(const struct visit *visit, const struct kvw_worker_list *l
 
 	if (kvw_slice_equal(verb, KVW_SLICE("/drain"))) {
 		if (kvw_admin_http_method(visit->conn, "POST") && stays(visit, view))
-			drain_worker(visit, view);
+			drain_worker(visit, view, url);
 	} else if (kvw_slice_equal(verb, KVW_SLICE("/undrain"))) {
 		if (kvw_admin_http_method(visit->conn, "POST") && stays(visit, view))
 			undrain(visit, url);
@@ -347,8 +371,10 @@ static void on_worker(const struct visit *visit, const struct kvw_worker_list *l
 	} else if (visit->head->get_method || visit->head->head_method) {
 		if (query_is_empty(visit))
 			kvw_admin_http_json_take(visit->conn, 200, "",
-				kvw_worker_page(list, index, visit->desk->fleet,
-					visit->desk->metrics, kvw_clock_ns()));
+				strcmp(url, view->url) != 0
+					? page_of(visit->desk, url)
+					: kvw_worker_page(list, index, visit->desk->fleet,
+						  visit->desk->metrics, kvw_clock_ns()));
 	} else if (stays(visit, view)) {
 		if (kvw_slice_equal(visit->head->method, KVW_SLICE("PATCH")))
 			change(visit, url);
@@ -363,12 +389,19 @@ static void on_id(const struct visit *visit, struct kvw_slice coded, struct kvw_
 	struct kvw_worker_list list = {0};
 	enum kvw_err err =
 		id == NULL ? KVW_ENOTFOUND : kvw_worker_list_read(visit->desk->members, &list);
-	size_t index;
+	size_t index, len;
 
-	if (err == KVW_OK)
-		err = kvw_worker_list_find(&list, kvw_slice_of(id), &index);
 	if (err == KVW_OK) {
-		url = strdup(list.items[index].url);
+		err = kvw_worker_list_find(&list, kvw_slice_of(id), &index);
+		len = err == KVW_OK ? strlen(list.items[index].url) : 0;
+	}
+	if (err == KVW_ENOTFOUND && list.count > 0) {
+		err = kvw_worker_list_find_server(&list, kvw_slice_of(id), &index);
+		if (err == KVW_OK)
+			(void)kvw_rank_split(list.items[index].url, &len);
+	}
+	if (err == KVW_OK) {
+		url = strndup(list.items[index].url, len);
 		err = url == NULL ? KVW_ENOMEM : KVW_OK;
 	}
 	if (err == KVW_OK) {

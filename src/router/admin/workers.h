@@ -27,9 +27,9 @@ bool kvw_workers_http(const struct kvw_workers_desk *desk, struct kvw_conn *conn
 void kvw_workers_answer(const struct kvw_workers_desk *desk, struct kvw_conn *conn, int status,
 	const char *url);
 
-/* workers_drain.c: answers when the last request of the worker has ended, or after wait_ms: with
- * `drained` and `waited_ms` besides what the worker is. */
+/* workers_drain.c: answers when the last request of the worker has ended, or of all ranks if `url`
+ * is their server's, or after wait_ms: with `drained` and `waited_ms` besides what it is. */
 void kvw_workers_await_drain(const struct kvw_workers_desk *desk, struct kvw_conn *conn,
-	struct kvw_worker *worker, int64_t wait_ms);
+	struct kvw_worker *worker, const char *url, int64_t wait_ms);
 
 #endif

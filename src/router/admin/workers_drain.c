@@ -23,6 +23,7 @@ struct drain {
 	struct kvw_worker *worker;
 	uint32_t use;
 	char *url;
+	bool server; /* all its data-parallel ranks are waited for */
 	int64_t begun_ns, until_ns;
 	struct event *timer;
 	bool over; /* the mail is on its way, and frees it */
@@ -43,9 +44,13 @@ static void answer_drain(struct drain *drain, struct kvw_conn *conn)
 	json_t *page = kvw_worker_page_of(
 		drain->desk.members, drain->url, drain->desk.fleet, drain->desk.metrics, now_ns);
 
-	if (page != NULL) {
-		json_object_set_new(page, "drained", json_boolean(drain->drained));
-		json_object_set_new(page, "waited_ms",
+	for (size_t i = 0; i < (json_is_array(page) ? json_array_size(page) : 1); i++) {
+		json_t *one = json_is_array(page) ? json_array_get(page, i) : page;
+
+		if (one == NULL)
+			break;
+		json_object_set_new(one, "drained", json_boolean(drain->drained));
+		json_object_set_new(one, "waited_ms",
 			json_integer((now_ns - drain->begun_ns) / KVW_NS_PER_MS));
 	}
 	kvw_admin_http_json_take(conn, 200, "", page);
@@ -78,11 +83,15 @@ static void gone(struct kvw_wait *base)
  * only. */
 static bool is_idle(const struct drain *drain, int64_t now_ns)
 {
-	struct kvw_worker *worker = drain->worker;
+	struct kvw_worker *worker = drain->worker, *rank;
+	uint32_t inflight = kvw_load_own_inflight(&worker->load);
 
 	if (worker->use != drain->use || kvw_worker_life(worker) != KVW_WORKER_LIVE)
 		return true;
-	return kvw_load_own_inflight(&worker->load) == 0 &&
+	for (size_t at = 0;
+		drain->server && (rank = kvw_ranks_next(drain->desk.fleet, worker, &at)) != NULL;)
+		inflight += kvw_load_own_inflight(&rank->load);
+	return inflight == 0 &&
 	       (now_ns - drain->begun_ns >= LEAST_NS || now_ns >= drain->until_ns);
 }
 
@@ -102,7 +111,7 @@ static void on_look(evutil_socket_t fd, short what, void *arg)
 }
 
 void kvw_workers_await_drain(const struct kvw_workers_desk *desk, struct kvw_conn *conn,
-	struct kvw_worker *worker, int64_t wait_ms)
+	struct kvw_worker *worker, const char *url, int64_t wait_ms)
 {
 	const struct timeval look = {.tv_usec = LOOK_MS * 1000};
 	struct drain *drain = calloc(1, sizeof(*drain));
@@ -113,7 +122,8 @@ void kvw_workers_await_drain(const struct kvw_workers_desk *desk, struct kvw_con
 		drain->desk = *desk;
 		drain->worker = worker;
 		drain->use = worker->use;
-		drain->url = strdup(worker->url);
+		drain->url = strdup(url);
+		drain->server = strcmp(url, worker->url) != 0;
 		drain->begun_ns = kvw_clock_ns();
 		drain->until_ns = drain->begun_ns + wait_ms * KVW_NS_PER_MS;
 		drain->timer = event_new(desk->base, -1, EV_PERSIST, on_look, drain);

@@ -394,6 +394,11 @@ void kvw_vllm_apply(struct kvw_vllm_applier *applier, struct kvw_vllm_map *map, 
 		result->dropped = 1;
 		return;
 	}
+	if (map->one_rank && reader->has_rank && reader->rank != rank) {
+		result->hole = "a batch is another data-parallel rank's";
+		result->dropped = 1;
+		return;
+	}
 	while ((err = kvw_vllm_next(reader, &event)) != KVW_ENOTFOUND) {
 		if (err == KVW_OK) {
 			apply_one(applier, map, rank, &event, now_ns, result);

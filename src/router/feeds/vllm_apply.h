@@ -43,12 +43,13 @@ struct kvw_vllm_group {
 	int source;    /* of the index; -1: left out */
 };
 
-/* Sources of one worker. Zeroed, then worker set. */
+/* Sources of one worker. Zeroed, then worker and one_rank set. */
 struct kvw_vllm_map {
 	uint32_t worker;
 	uint32_t count;
 	struct kvw_vllm_group groups[KVW_VLLM_GROUPS];
 	bool overflow; /* more counted groups than the index has sources for an engine */
+	bool one_rank; /* of one data-parallel rank: batches that name another one are a hole */
 };
 
 struct kvw_vllm_applied {

@@ -245,14 +245,15 @@ static enum kvw_err fill_template(const char *template, const char *host, uint32
 	return err;
 }
 
-enum kvw_err kvw_vllm_endpoints_make(const char *events, const char *replay, uint32_t ranks,
-	const char *host, struct kvw_vllm_endpoints *out)
+enum kvw_err kvw_vllm_endpoints_make(const char *events, const char *replay, uint32_t first,
+	uint32_t ranks, const char *host, struct kvw_vllm_endpoints *out)
 {
 	struct kvw_vllm_endpoints list = {.count = 0};
 	enum kvw_err err = KVW_OK;
 
-	for (uint32_t rank = 0; rank < ranks && rank < KVW_VLLM_RANKS && err == KVW_OK; rank++) {
+	for (uint32_t i = 0; i < ranks && i < KVW_VLLM_RANKS && err == KVW_OK; i++) {
 		struct kvw_vllm_endpoint *item = &list.items[list.count++];
+		uint32_t rank = first + i;
 
 		item->rank = rank;
 		err = fill_template(events, host, rank, &item->events);

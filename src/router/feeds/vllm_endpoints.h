@@ -13,7 +13,7 @@
 #include "kvway/err.h"
 #include "kvway/slice.h"
 
-#define KVW_VLLM_RANKS 8 /* most data-parallel ranks of one worker */
+#define KVW_VLLM_RANKS 64 /* most data-parallel ranks of one server */
 
 /* Sockets of one rank. All owned, never NULL. */
 struct kvw_vllm_endpoint {
@@ -40,11 +40,11 @@ enum kvw_err kvw_vllm_endpoints_parse(const char *body, size_t len, const char *
 	struct kvw_vllm_endpoints *out) KVW_MUST_CHECK;
 
 /*
- * Endpoints from templates: `{host}` is replaced, rank r is at port + r. replay may be "".
- * KVW_EINVAL: an invalid endpoint; KVW_ENOMEM.
+ * Endpoints of ranks from `first` on, from templates: `{host}` is replaced, rank r is at port + r.
+ * replay may be "". KVW_EINVAL: an invalid endpoint; KVW_ENOMEM.
  */
-enum kvw_err kvw_vllm_endpoints_make(const char *events, const char *replay, uint32_t ranks,
-	const char *host, struct kvw_vllm_endpoints *out) KVW_MUST_CHECK;
+enum kvw_err kvw_vllm_endpoints_make(const char *events, const char *replay, uint32_t first,
+	uint32_t ranks, const char *host, struct kvw_vllm_endpoints *out) KVW_MUST_CHECK;
 
 void kvw_vllm_endpoints_finish(struct kvw_vllm_endpoints *endpoints);
 

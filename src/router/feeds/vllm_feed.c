@@ -1,10 +1,11 @@
 /*
  * vllm_feed.c - see vllm_feed.h.
  *
- * Each worker has a stream for each of its ranks. A set of endpoints, from the configuration or
- * from the worker itself, replaces the one before: streams whose endpoint stays the same go on. A
- * worker is asked again when it comes back, when its cache was lost, and when a replay socket no
- * longer answers, because its endpoints may have changed.
+ * A worker that is one data-parallel rank has one stream; its server is asked once for the
+ * endpoints of all ranks. Any other worker has a stream for each rank of its engine. A set of
+ * endpoints, from the configuration or from the worker itself, replaces the one before: streams
+ * whose endpoint stays the same go on. A worker is asked again when it comes back, when its cache
+ * was lost, and when a replay socket no longer answers, because its endpoints may have changed.
  */
 #include "feeds/vllm_feed.h"
 
@@ -17,6 +18,7 @@
 #include "base/log.h"
 #include "feeds/listener.h"
 #include "feeds/vllm_discover.h"
+#include "feeds/vllm_names.h"
 #include "feeds/vllm_socket.h"
 #include "feeds/vllm_stream.h"
 
@@ -41,6 +43,8 @@ struct vllm_worker {
 	bool told; /* it has answered, or failed to */
 	bool registered; /* its registration was logged */
 	bool more;        /* it has more ranks than KVW_VLLM_RANKS */
+	bool by_template; /* its endpoints are configured ones, or would be */
+	uint32_t global;  /* of a rank: its number in ports and batches */
 	int64_t again_ns; /* time of the next question; INT64_MAX: on an event */
 	char none[200];   /* why it has no stream; "" */
 };
@@ -54,12 +58,6 @@ struct bound {
 	char *endpoint; /* owned */
 };
 
-/* The worker of HOST:PORT in a topic. */
-struct name {
-	char *authority; /* owned */
-	uint32_t worker;
-};
-
 struct vllm_feed {
 	struct kvw_feed *feed;
 	const struct kvw_config *config;
@@ -69,8 +67,7 @@ struct vllm_feed {
 	struct kvw_vllm_discover *discover; /* NULL: no worker is asked */
 	struct bound bound[KVW_VLLM_RANKS];
 	size_t bound_count;
-	struct name *names; /* [name_count], ascending; where something is bound */
-	size_t name_count;
+	struct kvw_vllm_names names; /* where something is bound */
 	int64_t stranger_ns; /* earliest time of the next line */
 };
 
@@ -104,12 +101,23 @@ static void report_coverage(struct vllm_worker *w)
 	w->registered = coverage == KVW_COVERAGE_FULL || (w->registered && w->count > 0);
 }
 
+/* Requests a question to the worker's server. */
+static void want_sources(const struct vllm_worker *w)
+{
+	kvw_vllm_discover_want(w->owner->discover, w->worker->lead);
+}
+
+static bool is_rank(const struct vllm_worker *w)
+{
+	return w->worker->rank != KVW_RANK_NONE;
+}
+
 static void stream_changed(struct kvw_vllm_stream *stream, void *ctx)
 {
 	struct vllm_worker *w = ctx;
 
 	if (stream->unanswered && w->owner->discover != NULL && !w->fixed)
-		kvw_vllm_discover_want(w->owner->discover, w->worker);
+		want_sources(w);
 	report_coverage(w);
 }
 
@@ -204,7 +212,8 @@ static enum kvw_err configured(const struct vllm_worker *w, struct kvw_vllm_endp
 		return KVW_OK;
 	return kvw_vllm_endpoints_make(events,
 		template_of(w->config->events_replay, config->kvaware_events_replay),
-		(uint32_t)config->kvaware_events_ranks, w->host, out);
+		is_rank(w) ? w->global : 0,
+		is_rank(w) ? 1 : (uint32_t)config->kvaware_events_ranks, w->host, out);
 }
 
 static void use_configured(struct vllm_worker *w, const char *why_not_asked)
@@ -212,6 +221,7 @@ static void use_configured(struct vllm_worker *w, const char *why_not_asked)
 	struct kvw_vllm_endpoints list;
 	enum kvw_err err = configured(w, &list);
 
+	w->by_template = true;
 	if (err == KVW_OK && list.count > 0) {
 		set_endpoints(w, &list);
 		return;
@@ -233,16 +243,30 @@ static enum kvw_err add_replay(const struct vllm_worker *w, struct kvw_vllm_endp
 
 	if (item->replay[0] != '\0' || replay[0] == '\0')
 		return KVW_OK;
-	err = kvw_vllm_endpoints_make(replay, "", item->rank + 1, w->host, &made);
+	err = kvw_vllm_endpoints_make(replay, "", item->rank, 1, w->host, &made);
 	if (err != KVW_OK)
 		return err;
-	if (made.count == item->rank + 1) {
-		free(item->replay);
-		item->replay = made.items[item->rank].events;
-		made.items[item->rank].events = NULL;
-	}
+	free(item->replay);
+	item->replay = made.items[0].events;
+	made.items[0].events = NULL;
 	kvw_vllm_endpoints_finish(&made);
 	return KVW_OK;
+}
+
+/* Leaves the endpoint of the worker's own rank in the list: that at the place of its index. */
+static void keep_own_rank(struct vllm_worker *w, struct kvw_vllm_endpoints *list)
+{
+	struct kvw_vllm_endpoints own = {.count = 0};
+	size_t at = (size_t)w->worker->rank;
+
+	if (at < list->count) {
+		own.items[own.count++] = list->items[at];
+		list->items[at] = (struct kvw_vllm_endpoint){.rank = 0};
+		w->global = own.items[0].rank;
+		atomic_store(&w->worker->global_rank, w->global);
+	}
+	kvw_vllm_endpoints_finish(list);
+	*list = own;
 }
 
 static void take_sources(struct vllm_worker *w, const char *body, size_t len)
@@ -251,6 +275,9 @@ static void take_sources(struct vllm_worker *w, const char *body, size_t len)
 	char why[200];
 	enum kvw_err err = kvw_vllm_endpoints_parse(body, len, w->host, &list);
 
+	w->by_template = false;
+	if (err == KVW_OK && is_rank(w))
+		keep_own_rank(w, &list);
 	if (err != KVW_OK) {
 		report_none(w, err == KVW_ENOMEM ? "out of memory"
 					       : "its /kv_event_sources cannot be understood");
@@ -277,11 +304,9 @@ static void take_sources(struct vllm_worker *w, const char *body, size_t len)
 	set_endpoints(w, &list);
 }
 
-static void found(void *ctx, uint32_t worker, long status, const char *body, size_t len)
+static void found_one(struct vllm_feed *f, struct vllm_worker *w, uint32_t lead, long status,
+	const char *body, size_t len)
 {
-	struct vllm_feed *f = ctx;
-	struct vllm_worker *w = &f->workers[worker];
-
 	w->told = true;
 	if (status == 200) {
 		take_sources(w, body, len);
@@ -293,85 +318,50 @@ static void found(void *ctx, uint32_t worker, long status, const char *body, siz
 		return;
 	}
 	kvw_debug("feed", "no answer from /kv_event_sources url=%s error=\"%s\"", w->worker->url,
-		kvw_vllm_discover_error(f->discover, worker));
+		kvw_vllm_discover_error(f->discover, lead));
 	if (w->count == 0) {
 		snprintf(w->none, sizeof(w->none), "no answer from its /kv_event_sources: %.120s",
-			kvw_vllm_discover_error(f->discover, worker));
+			kvw_vllm_discover_error(f->discover, lead));
 		report_coverage(w);
+	}
+}
+
+/* The answer of a server is one for all its ranks. */
+static void found(void *ctx, uint32_t lead, long status, const char *body, size_t len)
+{
+	struct vllm_feed *f = ctx;
+
+	for (size_t i = 0; i < f->worker_count; i++) {
+		struct vllm_worker *w = &f->workers[i];
+
+		if (w->worker != NULL && w->worker->lead->id == lead && !w->fixed)
+			found_one(f, w, lead, status, body, len);
 	}
 }
 
 /* --- engines that connect --- */
 
-static int compare_names(const void *a, const void *b)
-{
-	return strcmp(((const struct name *)a)->authority, ((const struct name *)b)->authority);
-}
-
-static enum kvw_err add_name(struct vllm_feed *f, char *authority, uint32_t worker)
-{
-	if (authority == NULL)
-		return KVW_ENOMEM;
-	f->names[f->name_count++] = (struct name){authority, worker};
-	return KVW_OK;
-}
-
-static void free_names(struct vllm_feed *f)
-{
-	for (size_t i = 0; i < f->name_count; i++)
-		free(f->names[i].authority);
-	free(f->names);
-	f->names = NULL;
-	f->name_count = 0;
-}
-
-/* Indexes each worker by its URL's authority, and by its addresses. */
+/* Indexes each worker; of a server with ranks its lead. */
 static enum kvw_err make_names(struct vllm_feed *f)
 {
-	char port[NI_MAXSERV], host[NI_MAXHOST], *text;
-	enum kvw_err err = KVW_OK;
+	enum kvw_err err = kvw_vllm_names_begin(&f->names, f->worker_count);
 
-	free_names(f);
-	f->names = calloc((1 + KVW_ADDRESSES_MAX) * f->worker_count + 1, sizeof(*f->names));
-	if (f->names == NULL)
-		return KVW_ENOMEM;
-	for (uint32_t i = 0; i < f->worker_count && err == KVW_OK; i++) {
+	for (size_t i = 0; i < f->worker_count && err == KVW_OK; i++) {
 		struct kvw_worker *worker = f->workers[i].worker;
-		struct sockaddr_storage address;
 
-		if (worker == NULL)
-			continue;
-		err = add_name(f, strdup(worker->authority), i);
-		for (size_t k = 0; err == KVW_OK && kvw_worker_address(worker, k, &address); k++) {
-			if (getnameinfo((const struct sockaddr *)&address,
-				    kvw_address_len(&address), host, sizeof(host), port,
-				    sizeof(port), NI_NUMERICHOST | NI_NUMERICSERV) != 0)
-				continue;
-			if (asprintf(&text, strchr(host, ':') != NULL ? "[%s]:%s" : "%s:%s", host,
-				    port) < 0)
-				text = NULL;
-			err = add_name(f, text, i);
-		}
+		if (worker != NULL && worker->lead == worker)
+			err = kvw_vllm_names_add(&f->names, worker);
 	}
-	qsort(f->names, f->name_count, sizeof(*f->names), compare_names);
+	if (err == KVW_OK)
+		kvw_vllm_names_end(&f->names);
 	return err;
 }
 
 static struct vllm_worker *worker_of_topic(struct vllm_feed *f, struct kvw_slice topic)
 {
-	struct kvw_slice authority;
-	char text[NI_MAXHOST + 8];
-	struct name wanted = {text, 0};
-	const struct name *found_name;
+	uint32_t worker;
 
-	if (!kvw_vllm_topic_worker(topic, &authority) || authority.len >= sizeof(text))
-		return NULL;
-	memcpy(text, authority.data, authority.len);
-	text[authority.len] = '\0';
-	if (f->name_count == 0)
-		return NULL;
-	found_name = bsearch(&wanted, f->names, f->name_count, sizeof(*f->names), compare_names);
-	return found_name == NULL ? NULL : &f->workers[found_name->worker];
+	return kvw_vllm_names_find(&f->names, topic, &worker) ? &f->workers[worker] : NULL;
 }
 
 /* Logs, rate-limited, that a process publishes which is no worker. */
@@ -392,6 +382,21 @@ static void warn_stranger(struct vllm_feed *f, struct kvw_slice topic)
 		"cache events of an unknown worker topic=\"%s\"; the topic must be "
 		"kv@HOST:PORT@MODEL with the HOST:PORT of a worker's URL",
 		text);
+}
+
+/* The worker of the rank that publishes there, of a server known by its lead. NULL: none. */
+static struct vllm_worker *worker_of_rank(
+	struct vllm_feed *f, struct vllm_worker *lead, uint32_t rank)
+{
+	if (lead == NULL || !is_rank(lead))
+		return lead;
+	for (size_t i = 0; i < f->worker_count; i++) {
+		struct vllm_worker *w = &f->workers[i];
+
+		if (w->worker != NULL && w->worker->lead == lead->worker && w->global == rank)
+			return w;
+	}
+	return NULL;
 }
 
 /* Adds the stream of a worker at its first message here. */
@@ -427,7 +432,7 @@ static bool read_bound(void *socket, void *ctx)
 	kvw_feed_count(f->feed, KVW_FEED_MESSAGES, 1);
 	kvw_feed_count(f->feed, KVW_FEED_BYTES, frames.bytes);
 	if (kvw_vllm_published(frames.slices, frames.count, &message) == KVW_OK) {
-		w = worker_of_topic(f, message.topic);
+		w = worker_of_rank(f, worker_of_topic(f, message.topic), bound->rank);
 		if (w == NULL)
 			warn_stranger(f, message.topic);
 		else
@@ -475,7 +480,7 @@ static enum kvw_err bind_all(struct vllm_feed *f, FILE *errors)
 	if (endpoint[0] == '\0')
 		return KVW_OK;
 	err = kvw_vllm_endpoints_make(
-		endpoint, "", (uint32_t)f->config->kvaware_events_ranks, any, &list);
+		endpoint, "", 0, (uint32_t)f->config->kvaware_events_ranks, any, &list);
 	if (err == KVW_EINVAL)
 		fprintf(errors, "kvaware.events.bind: found `%s`, expected tcp://ADDRESS:PORT\n",
 			endpoint);
@@ -497,6 +502,23 @@ static enum kvw_err bind_all(struct vllm_feed *f, FILE *errors)
 
 /* --- workers that come and go --- */
 
+static uint32_t global_of(const struct vllm_worker *w)
+{
+	uint32_t global = atomic_load(&w->worker->global_rank);
+
+	return global == KVW_RANK_UNKNOWN && is_rank(w) ? (uint32_t)w->worker->rank : global;
+}
+
+/* Follows what metrics say of its number. */
+static void follow_rank(struct vllm_worker *w)
+{
+	if (!is_rank(w) || w->global == global_of(w))
+		return;
+	w->global = global_of(w);
+	if (w->by_template)
+		use_configured(w, "neither kvaware.events.discover nor an endpoint is set");
+}
+
 /* Begins to listen to a held worker. Faults of its endpoints are printed. */
 static enum kvw_err start_worker(struct vllm_feed *f, struct vllm_worker *w, FILE *errors)
 {
@@ -507,6 +529,8 @@ static enum kvw_err start_worker(struct vllm_feed *f, struct vllm_worker *w, FIL
 	w->owner = f;
 	w->config = &w->worker->config;
 	w->map.worker = w->worker->id;
+	w->map.one_rank = is_rank(w);
+	w->global = global_of(w);
 	w->was_up = true;
 	w->again_ns = INT64_MAX;
 	w->address_version = atomic_load(&w->worker->address_version);
@@ -526,7 +550,7 @@ static enum kvw_err start_worker(struct vllm_feed *f, struct vllm_worker *w, FIL
 	if (w->fixed)
 		use_configured(w, "neither kvaware.events.discover nor an endpoint is set");
 	else
-		kvw_vllm_discover_want(f->discover, w->worker);
+		want_sources(w);
 	return KVW_OK;
 }
 
@@ -554,7 +578,7 @@ static void move_worker(struct vllm_worker *w)
 	if (w->fixed)
 		use_configured(w, "neither kvaware.events.discover nor an endpoint is set");
 	else
-		kvw_vllm_discover_want(w->owner->discover, w->worker);
+		want_sources(w);
 }
 
 /* Follows one slot of the fleet. Returns whether it has changed. */
@@ -635,8 +659,9 @@ static void tick_vllm(struct kvw_feed *feed, void *ctx)
 		if (f->discover != NULL && !w->fixed &&
 			((is_up && !w->was_up) || now_ns >= w->again_ns)) {
 			w->again_ns = INT64_MAX;
-			kvw_vllm_discover_want(f->discover, w->worker);
+			want_sources(w);
 		}
+		follow_rank(w);
 		w->was_up = is_up;
 		for (size_t k = 0; k < w->count; k++)
 			kvw_vllm_stream_tick(w->streams[k]);
@@ -655,7 +680,7 @@ static void purged(void *state, const uint32_t *workers, size_t count)
 		for (size_t k = 0; k < w->count; k++)
 			kvw_vllm_stream_purged(w->streams[k]);
 		if (f->discover != NULL && !w->fixed)
-			kvw_vllm_discover_want(f->discover, w->worker);
+			want_sources(w);
 	}
 }
 
@@ -715,7 +740,7 @@ static void stop(void *state)
 			close(f->bound[i].fd);
 		free(f->bound[i].endpoint);
 	}
-	free_names(f);
+	kvw_vllm_names_clear(&f->names);
 	kvw_vllm_discover_destroy(f->discover);
 	kvw_vllm_applier_finish(&f->applier);
 	free(f->workers);

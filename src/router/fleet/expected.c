@@ -136,6 +136,22 @@ enum kvw_err kvw_fleet_expect(struct kvw_fleet *fleet, const char *url, double s
 	return KVW_OK;
 }
 
+uint32_t kvw_fleet_expected_ranks(const struct kvw_fleet *fleet, const char *url)
+{
+	const struct fleet *self = (const struct fleet *)fleet;
+	size_t wanted = bare_len(url), len;
+	uint32_t ranks = 0;
+
+	for (const struct kvw_expected *e = self->expected; e != NULL; e = e->next) {
+		int rank = kvw_rank_split(e->url, &len);
+
+		if (rank != KVW_RANK_NONE && len == wanted && memcmp(e->url, url, len) == 0 &&
+			(uint32_t)rank >= ranks)
+			ranks = (uint32_t)rank + 1;
+	}
+	return ranks;
+}
+
 size_t kvw_fleet_expect_no_more(struct kvw_fleet *fleet)
 {
 	struct fleet *self = (struct fleet *)fleet;

@@ -20,6 +20,9 @@
 enum kvw_err kvw_fleet_expect(struct kvw_fleet *fleet, const char *url, double started_s,
 	uint32_t *slot, uint32_t *generation) KVW_MUST_CHECK;
 
+/* Ranks of the worker of this URL that are expected, by the highest one; 0: none is. */
+uint32_t kvw_fleet_expected_ranks(const struct kvw_fleet *fleet, const char *url);
+
 /* Stops waiting for workers that have not come: forgets all knowledge of their slots. Returns their
  * number. */
 size_t kvw_fleet_expect_no_more(struct kvw_fleet *fleet);

@@ -176,6 +176,7 @@ static size_t fill_candidates(const struct kvw_fleet *fleet, const struct kvw_mo
 			continue;
 		items[n] = (struct kvw_candidate){
 			.id = worker->id,
+			.server = worker->lead->id,
 			.generation =
 				atomic_load_explicit(&worker->generation, memory_order_relaxed),
 			.key = worker->key,
@@ -405,18 +406,33 @@ static bool cards_equal(const struct kvw_model_list *list, const struct kvw_mode
 	return true;
 }
 
-/* Records that the view has the worker's list. */
-static void list_is_read(struct kvw_worker *worker)
+/* Records that the view has the list of the worker, and of all ranks of its endpoint. */
+static void list_is_read(struct kvw_fleet *fleet, struct kvw_worker *worker)
 {
+	int64_t now_ns = kvw_clock_ns();
+	struct kvw_worker *rank;
+
 	/* Last: a thread that sees this time also sees the published list. */
-	atomic_store_explicit(&worker->models_read_ns, kvw_clock_ns(), memory_order_release);
+	for (size_t at = 0; (rank = kvw_ranks_next(fleet, worker, &at)) != NULL;)
+		atomic_store_explicit(&rank->models_read_ns, now_ns, memory_order_release);
+}
+
+/* Returns whether the worker's list was known before. */
+static bool list_is_known(struct kvw_fleet *fleet, struct kvw_worker *worker)
+{
+	bool known = true;
+	struct kvw_worker *rank;
+
+	for (size_t at = 0; (rank = kvw_ranks_next(fleet, worker, &at)) != NULL;)
+		known = atomic_exchange(&rank->models_known, true) && known;
+	return known;
 }
 
 enum kvw_err kvw_fleet_set_models(struct kvw_fleet *fleet, struct kvw_worker *worker,
 	const char *const *names, size_t count)
 {
 	struct fleet *self = (struct fleet *)fleet;
-	bool was_known = atomic_exchange(&worker->models_known, true);
+	bool was_known = list_is_known(fleet, worker);
 	enum kvw_err err = KVW_OK;
 
 	kvw_epochs_reclaim(fleet->epochs);
@@ -426,7 +442,7 @@ enum kvw_err kvw_fleet_set_models(struct kvw_fleet *fleet, struct kvw_worker *wo
 			err = kvw_fleet_publish(self);
 	}
 	if (err == KVW_OK)
-		list_is_read(worker);
+		list_is_read(fleet, worker);
 	return err;
 }
 
@@ -479,7 +495,8 @@ enum kvw_err kvw_fleet_take_listed(struct kvw_fleet *fleet, struct kvw_worker *w
 {
 	struct fleet *self = (struct fleet *)fleet;
 	struct kvw_model_list *list = &self->lists[worker->id];
-	bool was_known = atomic_exchange(&worker->models_known, true);
+	struct kvw_worker *rank;
+	bool was_known = list_is_known(fleet, worker);
 	enum kvw_err err = KVW_OK;
 
 	kvw_epochs_reclaim(fleet->epochs);
@@ -496,9 +513,10 @@ enum kvw_err kvw_fleet_take_listed(struct kvw_fleet *fleet, struct kvw_worker *w
 		return err;
 	}
 	note_adapters(fleet, list);
-	set_len(fleet, worker, least_len(list));
+	for (size_t at = 0; (rank = kvw_ranks_next(fleet, worker, &at)) != NULL;)
+		set_len(fleet, rank, least_len(list));
 	atomic_store_explicit(&worker->models_asked_ns, asked_ns, memory_order_release);
-	list_is_read(worker);
+	list_is_read(fleet, worker);
 	return KVW_OK;
 }
 
@@ -509,7 +527,7 @@ enum kvw_err kvw_fleet_change(
 	enum kvw_err err = kvw_worker_change(worker, config);
 
 	kvw_fleet_changed(&fleet->changes);
-	if (err != KVW_OK || models->count == 0)
+	if (err != KVW_OK || models->count == 0 || worker->lead != worker)
 		return err; /* until the worker is asked, its configured list holds */
 	return kvw_fleet_set_models(
 		fleet, worker, (const char *const *)models->items, models->count);
@@ -602,9 +620,13 @@ void kvw_fleet_start_slowly(struct kvw_fleet *fleet, struct kvw_worker *worker)
 
 void kvw_fleet_cache_lost(struct kvw_fleet *fleet, struct kvw_worker *worker, const char *why)
 {
-	atomic_fetch_add(&worker->generation, 1);
+	struct kvw_worker *rank;
+
+	for (size_t at = 0; (rank = kvw_ranks_next(fleet, worker, &at)) != NULL;)
+		atomic_fetch_add(&rank->generation, 1);
 	kvw_fleet_changed(&fleet->changes);
-	if (fleet->strategy != NULL && fleet->strategy->ops->purge != NULL)
-		fleet->strategy->ops->purge(fleet->strategy, worker->id);
-	kvw_info("fleet", "worker lost its cache url=%s why=\"%s\"", worker->url, why);
+	for (size_t at = 0; (rank = kvw_ranks_next(fleet, worker, &at)) != NULL;)
+		if (fleet->strategy != NULL && fleet->strategy->ops->purge != NULL)
+			fleet->strategy->ops->purge(fleet->strategy, rank->id);
+	kvw_info("fleet", "worker lost its cache url=%s why=\"%s\"", worker->endpoint, why);
 }

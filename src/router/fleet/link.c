@@ -177,8 +177,10 @@ static enum kvw_err link_connect(struct kvw_links *links, struct kvw_worker *wor
 enum kvw_err kvw_link_take(struct kvw_links *links, struct kvw_worker *worker, bool fresh,
 	kvw_link_fn on_event, void *user, struct kvw_link **out)
 {
-	struct kvw_link *link = fresh ? NULL : TAILQ_FIRST(&links->idle[worker->id]);
+	struct kvw_link *link;
 
+	worker = worker->lead;
+	link = fresh ? NULL : TAILQ_FIRST(&links->idle[worker->id]);
 	if (link != NULL) {
 		TAILQ_REMOVE(&links->idle[worker->id], link, entry);
 		links->idle_count[worker->id]--;

@@ -27,7 +27,7 @@ typedef void (*kvw_link_fn)(struct kvw_link *link, void *user);
 struct kvw_link {
 	struct kvw_io io; /* first: the socket's callback gets the link by it */
 	struct kvw_links *links;
-	struct kvw_worker *worker;
+	struct kvw_worker *worker; /* a lead */
 	TAILQ_ENTRY(kvw_link) entry; /* idle list or, closed, the list of those to free */
 	int64_t idle_since_ns;
 	size_t first;   /* index of the worker's address tried first */
@@ -65,9 +65,10 @@ enum kvw_err kvw_links_init(struct kvw_links *links, struct kvw_io_set *set,
 void kvw_links_finish(struct kvw_links *links);
 
 /*
- * Takes an idle link, or with `fresh`, or if none is idle, a new one that connects (in on_event the
- * user calls kvw_link_connect_result until `connected`). KVW_EIO: refused at once. KVW_ENOMEM: no
- * memory, descriptor or local port, which is no fault of the worker.
+ * Takes an idle link to the worker's server, which its ranks share, or with `fresh`, or if none is
+ * idle, a new one that connects (in on_event the user calls kvw_link_connect_result until
+ * `connected`). KVW_EIO: refused at once. KVW_ENOMEM: no memory, descriptor or local port, which is
+ * no fault of the worker.
  */
 enum kvw_err kvw_link_take(struct kvw_links *links, struct kvw_worker *worker, bool fresh,
 	kvw_link_fn on_event, void *user, struct kvw_link **out) KVW_MUST_CHECK;

@@ -2,9 +2,10 @@
  * members.c - see members.h.
  *
  * A member has an entry as long as a source lists it, or while it leaves. An entry owns a copy of
- * each source's settings; the effective one is looked up, not stored. A new list is first written
- * into the entries, then every entry is brought into line with the fleet (settle), so that the
- * order of the sources' reports does not matter.
+ * each source's settings; the effective one is looked up, not stored. An entry is one worker, or
+ * one for each of its data-parallel ranks: rank 0, the lead, joins first and is removed last. A new
+ * list is first written into the entries, then every entry is brought into line with the fleet
+ * (settle), so that the order of the sources' reports does not matter.
  */
 #include "fleet/members.h"
 
@@ -16,6 +17,8 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/search.h"
+#include "fleet/expected.h"
+#include "fleet/member.h"
 #include "fleet/resolver.h"
 
 #define TICK_MS        50
@@ -34,43 +37,28 @@ struct place {
 	int64_t leaves_ns, until_ns; /* start and latest end of leaving */
 };
 
-struct member {
-	char *url;                                     /* owned, as the fleet writes it */
-	/* settings by source, owned; url NULL: that source does not list it. */
-	struct kvw_worker_config said[KVW_SOURCE_COUNT];
-	struct place *place;                           /* NULL: not in the fleet, or leaving */
-	bool rests, removed, refused;                  /* by the admin address; by the fleet */
-	uint32_t mark;                                 /* of the list that was read last */
-};
-
 struct kvw_members {
 	struct kvw_fleet *fleet;
 	struct kvw_prober *prober;
 	struct kvw_resolver *resolver;
 	struct event *tick;
-	struct member **items; /* [count], ascending by URL */
+	struct kvw_member **items; /* [count], ascending by URL */
 	size_t count, room;
 	struct place *leaving;
 	uint32_t mark;
 	int64_t again_ns; /* time to retry members that could not join; 0: none */
+	bool ranks_changed; /* a member has other ranks than before */
 	struct kvw_member_listing listings[KVW_SOURCE_COUNT];
 };
 
-const char *kvw_member_source_name(enum kvw_member_source source)
-{
-	static const char *const names[KVW_SOURCE_COUNT] = {
-		"config", "file", "admin", "dns", "kubernetes"};
-
-	return names[source];
-}
-
 /* --- entries --- */
 
-/* The URL without the slashes at its end. */
+/* The URL without a rank, and the slashes at its end. */
 static size_t url_len(const char *url)
 {
-	size_t len = strlen(url);
+	size_t len;
 
+	(void)kvw_rank_split(url, &len);
 	while (len > 0 && url[len - 1] == '/')
 		len--;
 	return len;
@@ -79,7 +67,7 @@ static size_t url_len(const char *url)
 static int compare_url(const void *key, const void *items, size_t at)
 {
 	return kvw_search_order(
-		*(const struct kvw_slice *)key, ((struct member *const *)items)[at]->url);
+		*(const struct kvw_slice *)key, ((struct kvw_member *const *)items)[at]->url);
 }
 
 /* Index of a URL, or of its insertion. */
@@ -90,7 +78,7 @@ static size_t place_of(const struct kvw_members *members, const char *url, bool 
 	return kvw_search(&key, members->items, members->count, compare_url, there);
 }
 
-static struct member *find_member(const struct kvw_members *members, const char *url)
+static struct kvw_member *find_member(const struct kvw_members *members, const char *url)
 {
 	bool there;
 	size_t at = place_of(members, url, &there);
@@ -98,17 +86,17 @@ static struct member *find_member(const struct kvw_members *members, const char 
 	return there ? members->items[at] : NULL;
 }
 
-static struct member *find_or_make(struct kvw_members *members, const char *url)
+static struct kvw_member *find_or_make(struct kvw_members *members, const char *url)
 {
 	bool there;
 	size_t at = place_of(members, url, &there);
-	struct member *member;
+	struct kvw_member *member;
 
 	if (there)
 		return members->items[at];
 	if (members->count == members->room) {
 		size_t room = members->room == 0 ? 16 : 2 * members->room;
-		struct member **grown = realloc(members->items, room * sizeof(*grown));
+		struct kvw_member **grown = realloc(members->items, room * sizeof(*grown));
 
 		if (grown == NULL)
 			return NULL;
@@ -122,52 +110,10 @@ static struct member *find_or_make(struct kvw_members *members, const char *url)
 	}
 	memmove(&members->items[at + 1], &members->items[at],
 		(members->count - at) * sizeof(members->items[0]));
+	member->seen_ranks = kvw_fleet_expected_ranks(members->fleet, member->url);
 	members->items[at] = member;
 	members->count++;
 	return member;
-}
-
-static void member_destroy(struct member *member)
-{
-	for (int s = 0; s < KVW_SOURCE_COUNT; s++)
-		kvw_worker_config_release(&member->said[s]);
-	free(member->url);
-	free(member);
-}
-
-/* The source whose settings are effective; KVW_SOURCE_COUNT: none lists it. */
-static enum kvw_member_source lister(const struct member *member)
-{
-	int s = 0;
-
-	while (s < KVW_SOURCE_COUNT && member->said[s].url == NULL)
-		s++;
-	return (enum kvw_member_source)s;
-}
-
-/* The effective settings; NULL: no source lists it, or the admin address has removed it. */
-static const struct kvw_worker_config *wanted(const struct member *member)
-{
-	enum kvw_member_source source = lister(member);
-
-	return member->removed || source == KVW_SOURCE_COUNT ? NULL : &member->said[source];
-}
-
-static enum kvw_err say(struct member *member, enum kvw_member_source source,
-	const struct kvw_worker_config *config)
-{
-	struct kvw_worker_config copy;
-	enum kvw_err err;
-
-	if (member->said[source].url != NULL &&
-		kvw_worker_config_equal(&member->said[source], config))
-		return KVW_OK;
-	err = kvw_worker_config_copy(config, &copy);
-	if (err != KVW_OK)
-		return err;
-	kvw_worker_config_release(&member->said[source]);
-	member->said[source] = copy;
-	return KVW_OK;
 }
 
 /* --- joining and leaving --- */
@@ -203,8 +149,8 @@ static struct place *place_create(struct kvw_members *members, struct kvw_worker
 		return NULL;
 	place->members = members;
 	place->worker = worker;
-	if ((atomic_load(&worker->barred) & KVW_BARRED_NO_ADDRESS) == 0 ||
-		members->resolver == NULL)
+	if (worker->lead != worker || members->resolver == NULL ||
+		(atomic_load(&worker->barred) & KVW_BARRED_NO_ADDRESS) == 0)
 		return place;
 	if (kvw_resolver_watch(members->resolver, worker->dns_name, worker->port, on_addresses,
 		    place, &place->watch) != KVW_OK)
@@ -261,7 +207,8 @@ static void let_leave(struct kvw_members *members)
 	while ((place = *link) != NULL && removed < GONE_PER_TICK) {
 		bool idle = kvw_load_own_inflight(&place->worker->load) == 0;
 
-		if (now_ns - place->leaves_ns < LEAST_LEAVE_NS ||
+		if (atomic_load(&place->worker->followers) > 0 ||
+			now_ns - place->leaves_ns < LEAST_LEAVE_NS ||
 			(!idle && now_ns < place->until_ns)) {
 			link = &place->next;
 			continue;
@@ -281,31 +228,50 @@ static void show_alone(struct kvw_members *members, struct kvw_worker *worker)
 	atomic_store(&worker->hidden, false);
 }
 
-static bool join(struct kvw_members *members, struct member *member,
+/* Slow start is for servers that are new: one of whose ranks kvway has just learned is not. */
+static void start_slowly(
+	struct kvw_members *members, const struct kvw_member *member, struct kvw_worker *worker)
+{
+	const struct kvw_worker *known =
+		member->places[0] == NULL ? NULL : member->places[0]->worker;
+
+	if (known != NULL && (known->rank == KVW_RANK_NONE) == (worker->rank == KVW_RANK_NONE) &&
+		known != worker->lead)
+		known = NULL;
+	if (known != NULL && strcmp(known->config.identity, worker->config.identity) == 0)
+		atomic_store(&worker->slow_since_ns, atomic_load(&known->slow_since_ns));
+	else
+		kvw_fleet_start_slowly(members->fleet, worker);
+}
+
+/* Puts a new worker into place `at` of the member. */
+static bool join(struct kvw_members *members, struct kvw_member *member, size_t at,
 	const struct kvw_worker_config *config, struct kvw_members_change *change)
 {
 	struct kvw_worker *worker;
+	struct place *place = NULL;
 	enum kvw_err err =
 		kvw_fleet_add(members->fleet, config, change->why, sizeof(change->why), &worker);
 
 	if (err == KVW_OK) {
-		member->place = place_create(members, worker);
-		if (member->place == NULL)
+		place = place_create(members, worker);
+		if (place == NULL)
 			kvw_fleet_remove(members->fleet, worker);
 	}
-	if (member->place == NULL) {
+	if (place == NULL) {
 		change->err = err == KVW_OK ? KVW_ENOMEM : err;
 		if (!member->refused)
-			kvw_error("fleet", "worker cannot join url=%s why=\"%s\"", member->url,
+			kvw_error("fleet", "worker cannot join url=%s why=\"%s\"", config->url,
 				change->why);
 		member->refused = true;
 		members->again_ns = kvw_clock_ns() + REFUSED_NS;
 		return false;
 	}
+	start_slowly(members, member, worker);
+	member->places[at] = place;
 	member->refused = false;
 	show_alone(members, worker);
-	kvw_fleet_bar(members->fleet, worker, KVW_BARRED_DRAINING, member->rests);
-	kvw_fleet_start_slowly(members->fleet, worker);
+	kvw_fleet_bar(members->fleet, worker, KVW_BARRED_DRAINING, kvw_member_rests(member, at));
 	if (members->prober != NULL && kvw_prober_add(members->prober, worker) != KVW_OK)
 		kvw_error("fleet", "out of memory: worker is not probed url=%s", worker->url);
 	kvw_info("fleet", "worker joins url=%s workers=%zu", worker->url,
@@ -322,6 +288,7 @@ static bool differ_in_place(const struct kvw_worker_config *a, const struct kvw_
 
 	masked.models = b->models;
 	masked.weight = b->weight;
+	masked.ranks = b->ranks;
 	return kvw_worker_config_equal(&masked, b);
 }
 
@@ -336,15 +303,16 @@ static void change_in_place(struct kvw_members *members, struct kvw_worker *work
 	kvw_info("fleet", "worker has new settings url=%s", worker->url);
 }
 
-/* Takes back a leaving worker that is listed again with the same settings. */
-static struct place *call_back(struct kvw_members *members, const char *url,
-	const struct kvw_worker_config *config)
+/* Takes back a leaving worker that is listed again with the same settings. lead: of a rank above 0;
+ * else NULL. */
+static struct place *call_back(struct kvw_members *members,
+	const struct kvw_worker_config *config, const struct kvw_worker *lead)
 {
 	for (struct place **link = &members->leaving; *link != NULL; link = &(*link)->next) {
 		struct place *place = *link;
 
-		if (strcmp(place->worker->url, url) != 0 ||
-			!differ_in_place(&place->worker->config, config))
+		if (!differ_in_place(&place->worker->config, config) ||
+			(lead != NULL && place->worker->lead != lead))
 			continue;
 		*link = place->next;
 		place->next = NULL;
@@ -354,72 +322,96 @@ static struct place *call_back(struct kvw_members *members, const char *url,
 	return NULL;
 }
 
-static void retire(struct kvw_members *members, struct member *member, bool at_once)
+static void retire(struct kvw_members *members, struct kvw_member *member, size_t at, bool at_once)
 {
-	struct place *place = member->place;
+	struct place *place = member->places[at];
 
-	member->place = NULL;
+	member->places[at] = NULL;
 	start_leaving(members, place, at_once);
 }
 
-/* Replaces the member's worker by one with other settings; keeps the old one if the new one cannot
- * join. */
-static bool replace(struct kvw_members *members, struct member *member,
+/* Replaces a worker of the member by one with other settings; keeps the old one if the new one
+ * cannot join. */
+static bool replace(struct kvw_members *members, struct kvw_member *member, size_t at,
 	const struct kvw_worker_config *config, struct kvw_members_change *change)
 {
-	struct place *before = member->place;
+	struct place *before = member->places[at];
 
-	member->place = NULL;
-	if (!join(members, member, config, change)) {
-		member->place = before;
+	if (!join(members, member, at, config, change))
 		return false;
-	}
 	atomic_store(&before->worker->hidden, true);
 	start_leaving(members, before, false);
 	return true;
 }
 
-/* Brings one member into line with the fleet. */
-static void settle_member(struct kvw_members *members, struct member *member,
+/* Brings one worker of the member, which there shall be, into line with the fleet. False: it cannot
+ * join. */
+static bool settle_place(struct kvw_members *members, struct kvw_member *member, size_t at,
+	const struct kvw_worker_config *config, struct kvw_members_change *change)
+{
+	struct place *place = member->places[at];
+	bool changes = true;
+
+	if (place != NULL && kvw_worker_config_equal(&place->worker->config, config))
+		return true;
+	if (place != NULL && differ_in_place(&place->worker->config, config)) {
+		change_in_place(members, place->worker, config);
+		change->changed++;
+		return true;
+	}
+	if (place != NULL) {
+		changes = replace(members, member, at, config, change);
+		change->changed += changes;
+		change->refused += !changes;
+		return changes;
+	}
+	place = call_back(members, config, at == 0 ? NULL : member->places[0]->worker);
+	if (place != NULL) {
+		member->places[at] = place;
+		kvw_fleet_bar(members->fleet, place->worker, KVW_BARRED_DRAINING,
+			kvw_member_rests(member, at));
+		show_alone(members, place->worker);
+		kvw_info("fleet", "worker stays url=%s", place->worker->url);
+		if (!kvw_worker_config_equal(&place->worker->config, config))
+			change_in_place(members, place->worker, config);
+		change->joined++;
+		return true;
+	}
+	changes = join(members, member, at, config, change);
+	change->joined += changes;
+	change->refused += !changes;
+	return changes;
+}
+
+/* Brings one member into line with the fleet: its workers from rank 0 on, until one cannot join. */
+static void settle_member(struct kvw_members *members, struct kvw_member *member,
 	struct kvw_members_change *change)
 {
-	const struct kvw_worker_config *config = wanted(member);
+	const struct kvw_worker_config *config = kvw_member_wanted(member);
+	struct kvw_worker_config own;
+	uint32_t ranks = config == NULL ? 0 : kvw_ranks_configured(members->fleet->config, config);
+	bool joined = true;
 
-	if (config == NULL) {
-		if (member->place != NULL) {
-			retire(members, member, false);
-			change->left++;
-		}
-		return;
-	}
-	if (member->place != NULL &&
-		kvw_worker_config_equal(&member->place->worker->config, config))
-		return;
-	if (member->place != NULL && differ_in_place(&member->place->worker->config, config)) {
-		change_in_place(members, member->place->worker, config);
-		change->changed++;
-		return;
-	}
-	if (member->place != NULL) {
-		if (replace(members, member, config, change))
-			change->changed++;
-		else
+	if (config != NULL && ranks == 0)
+		ranks = member->seen_ranks > 0 ? member->seen_ranks : 1;
+	for (uint32_t at = 0; at < ranks && joined; at++) {
+		if (ranks == 1) {
+			joined = settle_place(members, member, at, config, change);
+		} else if (kvw_rank_config(config, ranks, at, &own) == KVW_OK) {
+			joined = settle_place(members, member, at, &own, change);
+			kvw_worker_config_release(&own);
+		} else {
+			change->err = KVW_ENOMEM;
 			change->refused++;
-		return;
+			members->again_ns = kvw_clock_ns() + REFUSED_NS;
+			joined = false;
+		}
 	}
-	member->place = call_back(members, member->url, config);
-	if (member->place != NULL) {
-		kvw_fleet_bar(
-			members->fleet, member->place->worker, KVW_BARRED_DRAINING, member->rests);
-		show_alone(members, member->place->worker);
-		kvw_info("fleet", "worker stays url=%s", member->url);
-		if (!kvw_worker_config_equal(&member->place->worker->config, config))
-			change_in_place(members, member->place->worker, config);
-		change->joined++;
-	} else if (join(members, member, config, change)) {
-		change->joined++;
-	} else {
-		change->refused++;
+	for (size_t at = ranks; at < KVW_RANKS_MOST; at++) {
+		if (member->places[at] == NULL)
+			continue;
+		retire(members, member, at, false);
+		change->left++;
 	}
 }
 
@@ -429,7 +421,7 @@ static void forget_unlisted(struct kvw_members *members)
 	size_t kept = 0;
 
 	for (size_t i = 0; i < members->count; i++) {
-		struct member *member = members->items[i];
+		struct kvw_member *member = members->items[i];
 		bool listed = false;
 
 		for (int s = 0; s < KVW_SOURCE_COUNT; s++)
@@ -437,7 +429,7 @@ static void forget_unlisted(struct kvw_members *members)
 		if (listed)
 			members->items[kept++] = member;
 		else
-			member_destroy(member);
+			kvw_member_destroy(member);
 	}
 	members->count = kept;
 }
@@ -447,7 +439,7 @@ static void settle_all(struct kvw_members *members, struct kvw_members_change *c
 {
 	for (int joining = 0; joining < 2; joining++)
 		for (size_t i = 0; i < members->count; i++)
-			if ((wanted(members->items[i]) != NULL) == joining)
+			if ((kvw_member_wanted(members->items[i]) != NULL) == joining)
 				settle_member(members, members->items[i], change);
 	forget_unlisted(members);
 }
@@ -466,12 +458,47 @@ static void try_again(struct kvw_members *members)
 static void on_tick(evutil_socket_t fd, short what, void *arg)
 {
 	struct kvw_members *members = arg;
+	struct kvw_members_change change = {0};
 
 	(void)fd;
 	(void)what;
 	let_leave(members);
 	(void)kvw_fleet_reap(members->fleet);
 	try_again(members);
+	if (members->ranks_changed) {
+		members->ranks_changed = false;
+		settle_all(members, &change);
+	}
+}
+
+/* A server's metrics show its ranks; the next tick follows them. */
+static void on_ranks(void *arg, struct kvw_worker *worker, uint32_t ranks)
+{
+	struct kvw_members *members = arg;
+	struct kvw_member *member = find_member(members, worker->url);
+	const struct kvw_worker_config *config = member == NULL ? NULL : kvw_member_wanted(member);
+	uint32_t configured;
+	bool odd;
+
+	if (config == NULL || member->places[0] == NULL || member->places[0]->worker != worker)
+		return;
+	configured = kvw_ranks_configured(members->fleet->config, config);
+	if (configured == 1)
+		return;
+	odd = ranks > KVW_RANKS_MOST || (configured > 0 && configured != ranks);
+	if (!member->odd_ranks && odd)
+		kvw_warn("fleet",
+			ranks > KVW_RANKS_MOST
+				? "its metrics show more than %d data-parallel ranks, the most "
+				  "that kvway tells apart: they are one worker url=%s"
+				: "its metrics show %d data-parallel ranks, and its `ranks` are "
+				  "others url=%s",
+			ranks > KVW_RANKS_MOST ? KVW_RANKS_MOST : (int)ranks, member->url);
+	member->odd_ranks = odd;
+	ranks = ranks > KVW_RANKS_MOST ? 1 : ranks;
+	members->ranks_changed =
+		members->ranks_changed || (configured == 0 && member->seen_ranks != ranks);
+	member->seen_ranks = ranks;
 }
 
 static void note_list(struct kvw_members *members, enum kvw_member_source source, size_t count)
@@ -494,15 +521,6 @@ void kvw_members_unreadable(
 	atomic_store(&listing->unreadable, unreadable);
 }
 
-uint64_t kvw_member_listing_unreadable_s(const struct kvw_member_listing *listing, int64_t now_ns)
-{
-	int64_t ns = now_ns - atomic_load(&listing->unreadable_since_ns);
-
-	if (!atomic_load(&listing->unreadable))
-		return 0;
-	return ns < KVW_NS_PER_S ? 1 : (uint64_t)(ns / KVW_NS_PER_S);
-}
-
 const struct kvw_member_listing *kvw_members_listings(const struct kvw_members *members)
 {
 	return members->listings;
@@ -516,9 +534,9 @@ enum kvw_err kvw_members_set(struct kvw_members *members, enum kvw_member_source
 	*change = (struct kvw_members_change){0};
 	members->mark++;
 	for (size_t i = 0; i < count && err == KVW_OK; i++) {
-		struct member *member = find_or_make(members, workers[i].url);
+		struct kvw_member *member = find_or_make(members, workers[i].url);
 
-		err = member == NULL ? KVW_ENOMEM : say(member, source, &workers[i]);
+		err = member == NULL ? KVW_ENOMEM : kvw_member_say(member, source, &workers[i]);
 		if (member != NULL)
 			member->mark = members->mark;
 	}
@@ -548,22 +566,23 @@ void kvw_members_forgive(struct kvw_members *members)
 /* --- the admin address --- */
 
 /* Overwrites the effective settings and applies them; undoes both if the fleet refuses them. */
-static enum kvw_err set_one(struct kvw_members *members, struct member *member,
+static enum kvw_err set_one(struct kvw_members *members, struct kvw_member *member,
 	const struct kvw_worker_config *worker, char *why, size_t room)
 {
-	enum kvw_member_source source = lister(member);
+	enum kvw_member_source source = kvw_member_lister(member);
 	struct kvw_members_change change = {0};
 	struct kvw_worker_config before;
 	enum kvw_err err = kvw_worker_config_copy(&member->said[source], &before);
 
 	if (err != KVW_OK)
 		return err;
-	err = say(member, source, worker);
+	err = kvw_member_say(member, source, worker);
 	if (err == KVW_OK)
 		settle_member(members, member, &change);
 	if (err == KVW_OK && change.refused > 0) {
 		(void)snprintf(why, room, "%s", change.why);
-		(void)!say(member, source, &before);
+		(void)!kvw_member_say(member, source, &before);
+		settle_member(members, member, &(struct kvw_members_change){0});
 		err = change.err;
 	}
 	kvw_worker_config_release(&before);
@@ -573,11 +592,11 @@ static enum kvw_err set_one(struct kvw_members *members, struct member *member,
 enum kvw_err kvw_members_add(struct kvw_members *members, const struct kvw_worker_config *worker,
 	char *why, size_t room)
 {
-	struct member *member = find_member(members, worker->url);
+	struct kvw_member *member = find_member(members, worker->url);
 	bool removed = member != NULL && member->removed;
 	enum kvw_err err;
 
-	if (member != NULL && !member->removed && wanted(member) != NULL) {
+	if (member != NULL && !member->removed && kvw_member_wanted(member) != NULL) {
 		(void)snprintf(why, room, "`%s` is a worker already", member->url);
 		return KVW_EINVAL;
 	}
@@ -586,14 +605,16 @@ enum kvw_err kvw_members_add(struct kvw_members *members, const struct kvw_worke
 		return KVW_ELIMIT;
 	}
 	member = find_or_make(members, worker->url);
-	err = member == NULL ? KVW_ENOMEM : say(member, KVW_SOURCE_ADMIN, worker);
+	err = member == NULL ? KVW_ENOMEM : kvw_member_say(member, KVW_SOURCE_ADMIN, worker);
 	if (err == KVW_OK) {
-		member->removed = member->rests = false;
+		member->removed = false;
+		member->rests = 0;
 		err = set_one(members, member, worker, why, room);
 	}
 	if (err != KVW_OK && member != NULL) {
 		kvw_worker_config_release(&member->said[KVW_SOURCE_ADMIN]);
 		member->removed = removed;
+		settle_member(members, member, &(struct kvw_members_change){0});
 	}
 	forget_unlisted(members);
 	return err;
@@ -602,50 +623,59 @@ enum kvw_err kvw_members_add(struct kvw_members *members, const struct kvw_worke
 enum kvw_err kvw_members_change(struct kvw_members *members, const struct kvw_worker_config *worker,
 	char *why, size_t room)
 {
-	struct member *member = find_member(members, worker->url);
+	struct kvw_member *member = find_member(members, worker->url);
 
-	if (member == NULL || wanted(member) == NULL) {
+	if (member == NULL || kvw_member_wanted(member) == NULL) {
 		(void)snprintf(why, room, "`%s` is not a worker", worker->url);
 		return KVW_ENOTFOUND;
 	}
 	return set_one(members, member, worker, why, room);
 }
 
-enum kvw_err kvw_members_rest(struct kvw_members *members, const char *url, bool rests)
+enum kvw_err kvw_members_rest(struct kvw_members *members, const char *url, bool rest)
 {
-	struct member *member = find_member(members, url);
+	struct kvw_member *member = find_member(members, url);
+	size_t len;
+	int rank = kvw_rank_split(url, &len);
+	uint64_t bits = rank == KVW_RANK_NONE ? UINT64_MAX : UINT64_C(1) << rank;
 
-	if (member == NULL || wanted(member) == NULL)
+	if (member == NULL || kvw_member_wanted(member) == NULL)
 		return KVW_ENOTFOUND;
-	if (member->rests != rests)
-		kvw_info("fleet", rests ? "worker rests: it gets no new requests url=%s"
-					: "worker works again url=%s", member->url);
-	member->rests = rests;
-	if (member->place != NULL)
-		kvw_fleet_bar(members->fleet, member->place->worker, KVW_BARRED_DRAINING, rests);
+	if ((member->rests & bits) != (rest ? bits : 0))
+		kvw_info("fleet", rest ? "worker rests: it gets no new requests url=%s"
+				       : "worker works again url=%s", url);
+	member->rests = rest ? member->rests | bits : member->rests & ~bits;
+	for (size_t at = 0; at < KVW_RANKS_MOST; at++)
+		if (member->places[at] != NULL)
+			kvw_fleet_bar(members->fleet, member->places[at]->worker,
+				KVW_BARRED_DRAINING, kvw_member_rests(member, at));
 	return KVW_OK;
 }
 
 enum kvw_err kvw_members_remove(struct kvw_members *members, const char *url, bool at_once)
 {
-	struct member *member = find_member(members, url);
+	struct kvw_member *member = find_member(members, url);
+	size_t len;
 
-	if (member == NULL || wanted(member) == NULL)
+	if (member == NULL || kvw_member_wanted(member) == NULL)
 		return KVW_ENOTFOUND;
+	if (kvw_rank_split(url, &len) != KVW_RANK_NONE)
+		return KVW_EINVAL;
 	kvw_worker_config_release(&member->said[KVW_SOURCE_ADMIN]);
 	member->removed = true;
-	member->rests = false;
-	if (member->place != NULL)
-		retire(members, member, at_once);
+	member->rests = 0;
+	for (size_t at = 0; at < KVW_RANKS_MOST; at++)
+		if (member->places[at] != NULL)
+			retire(members, member, at, at_once);
 	forget_unlisted(members);
 	return KVW_OK;
 }
 
 const struct kvw_worker_config *kvw_members_find(struct kvw_members *members, const char *url)
 {
-	struct member *member = find_member(members, url);
+	struct kvw_member *member = find_member(members, url);
 
-	return member == NULL ? NULL : wanted(member);
+	return member == NULL ? NULL : kvw_member_wanted(member);
 }
 
 static bool view_leaving(
@@ -668,14 +698,20 @@ static bool view_leaving(
 
 bool kvw_members_view(struct kvw_members *members, size_t index, struct kvw_member_view *out)
 {
-	const struct member *member;
+	const struct kvw_member *member;
+	size_t i = 0, rows;
 
-	if (index >= members->count)
-		return view_leaving(members, index - members->count, out);
-	member = members->items[index];
-	*out = (struct kvw_member_view){.url = member->url,
-		.worker = member->place == NULL ? NULL : member->place->worker,
-		.rests = member->rests};
+	for (; i < members->count && index >= (rows = kvw_member_rows(members->items[i])); i++)
+		index -= rows;
+	if (i == members->count)
+		return view_leaving(members, index, out);
+	member = members->items[i];
+	*out = (struct kvw_member_view){
+		.url = member->url, .rests = kvw_member_rests(member, index)};
+	if (member->places[index] != NULL) {
+		out->worker = member->places[index]->worker;
+		out->url = out->worker->url;
+	}
 	for (int s = 0; s < KVW_SOURCE_COUNT; s++)
 		if (member->said[s].url != NULL)
 			out->sources |= 1u << s;
@@ -688,21 +724,30 @@ bool kvw_members_view(struct kvw_members *members, size_t index, struct kvw_memb
 static enum kvw_err adopt(struct kvw_members *members)
 {
 	struct kvw_fleet *fleet = members->fleet;
+	const struct kvw_config *config = fleet->config;
+	struct kvw_members_change change = {0};
 
-	for (size_t i = 0; i < fleet->count; i++) {
-		struct kvw_worker *worker = kvw_fleet_worker(fleet, i);
-		struct member *member = worker == NULL ? NULL : find_or_make(members, worker->url);
+	for (size_t i = 0; i < config->worker_count; i++) {
+		struct kvw_member *member = find_or_make(members, config->workers[i].url);
 
-		if (worker == NULL)
-			continue;
 		if (member == NULL ||
-			say(member, KVW_SOURCE_CONFIG, &worker->config) != KVW_OK)
-			return KVW_ENOMEM;
-		member->place = place_create(members, worker);
-		if (member->place == NULL)
+			kvw_member_say(member, KVW_SOURCE_CONFIG, &config->workers[i]) != KVW_OK)
 			return KVW_ENOMEM;
 	}
-	note_list(members, KVW_SOURCE_CONFIG, fleet->live);
+	for (size_t i = 0; i < fleet->count; i++) {
+		struct kvw_worker *worker = kvw_fleet_worker(fleet, i);
+		struct kvw_member *member =
+			worker == NULL ? NULL : find_member(members, worker->url);
+		size_t at = worker == NULL || worker->rank < 0 ? 0 : (size_t)worker->rank;
+
+		if (member == NULL)
+			continue;
+		member->places[at] = place_create(members, worker);
+		if (member->places[at] == NULL)
+			return KVW_ENOMEM;
+	}
+	note_list(members, KVW_SOURCE_CONFIG, config->worker_count);
+	settle_all(members, &change); /* to the ranks that a former process knew */
 	return KVW_OK;
 }
 
@@ -718,6 +763,8 @@ enum kvw_err kvw_members_create(struct event_base *base, struct kvw_fleet *fleet
 	members->fleet = fleet;
 	members->prober = prober;
 	members->resolver = resolver;
+	if (prober != NULL)
+		kvw_prober_on_ranks(prober, on_ranks, members);
 	members->tick = event_new(base, -1, EV_PERSIST, on_tick, members);
 	err = members->tick == NULL || event_add(members->tick, &period) != 0 ? KVW_ENOMEM
 									      : adopt(members);
@@ -734,6 +781,8 @@ void kvw_members_destroy(struct kvw_members *members)
 
 	if (members == NULL)
 		return;
+	if (members->prober != NULL)
+		kvw_prober_on_ranks(members->prober, NULL, NULL);
 	if (members->tick != NULL)
 		event_free(members->tick);
 	while ((place = members->leaving) != NULL) {
@@ -741,9 +790,10 @@ void kvw_members_destroy(struct kvw_members *members)
 		place_destroy(place);
 	}
 	for (size_t i = 0; i < members->count; i++) {
-		if (members->items[i]->place != NULL)
-			place_destroy(members->items[i]->place);
-		member_destroy(members->items[i]);
+		for (size_t at = 0; at < KVW_RANKS_MOST; at++)
+			if (members->items[i]->places[at] != NULL)
+				place_destroy(members->items[i]->places[at]);
+		kvw_member_destroy(members->items[i]);
 	}
 	free(members->items);
 	free(members);

@@ -13,6 +13,9 @@
  * 	not listed --------> it leaves: no new requests; removed when its last request has ended,
  * 	                     or after drain.worker
  *
+ * A worker with several data-parallel ranks (ranks.h) joins as so many workers: as many as its
+ * settings say, or else its metrics. All of them have its settings, and leave with it.
+ *
  * The admin address can also let a member rest (drained and kept) and remove one that another
  * source lists, until the admin address adds it again, or until the next reload.
  *
@@ -102,16 +105,17 @@ enum kvw_err kvw_members_add(struct kvw_members *members, const struct kvw_worke
 /* Sets new settings of a member, until a source reports others. */
 enum kvw_err kvw_members_change(struct kvw_members *members, const struct kvw_worker_config *worker,
 	char *why, size_t room) KVW_MUST_CHECK;
-/* Lets a member rest, or work again. KVW_ENOTFOUND. */
+/* Lets a member rest, or work again: all its ranks, or the one of that URL. KVW_ENOTFOUND. */
 enum kvw_err kvw_members_rest(
-	struct kvw_members *members, const char *url, bool rests) KVW_MUST_CHECK;
+	struct kvw_members *members, const char *url, bool rest) KVW_MUST_CHECK;
 /* Removes a member, whichever source lists it. at_once: requests that run there are moved or cut.
- * KVW_ENOTFOUND. */
+ * KVW_ENOTFOUND; KVW_EINVAL: it is one of several ranks, which leave together. */
 enum kvw_err kvw_members_remove(
 	struct kvw_members *members, const char *url, bool at_once) KVW_MUST_CHECK;
-/* The effective settings of a member; NULL: no such. Borrowed until the next change. */
+/* The effective settings of a member, or of that of a rank; NULL: no such. Borrowed until the next
+ * change. */
 const struct kvw_worker_config *kvw_members_find(struct kvw_members *members, const char *url);
-/* Members by index from 0, ascending by URL; false: there are no more. */
+/* Members by index from 0, ascending by URL, each rank by itself; false: there are no more. */
 bool kvw_members_view(struct kvw_members *members, size_t index, struct kvw_member_view *out);
 
 /* For a reload: workers that the admin address removed are members again if a source lists them. */

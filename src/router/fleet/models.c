@@ -182,17 +182,22 @@ static enum kvw_err fill_entries(struct fleet *self, struct kvw_fleet_view *view
 	struct kvw_fleet *fleet = &self->base;
 	size_t kept = 0;
 
-	for (size_t w = 0; w < fleet->count; w++)
-		if (kvw_fleet_worker(fleet, w) != NULL && !find_models(self, &self->lists[w]))
+	for (size_t w = 0; w < fleet->count; w++) {
+		const struct kvw_worker *worker = kvw_fleet_worker(fleet, w);
+
+		if (worker != NULL && !find_models(self, &self->lists[worker->lead->id]))
 			return KVW_ENOMEM;
+	}
 	view->models = calloc(fleet->model_total + 1, sizeof(view->models[0]));
 	if (view->models == NULL)
 		return KVW_ENOMEM;
 	for (size_t w = 0; w < fleet->count; w++) {
-		const struct kvw_model_list *list = &self->lists[w];
+		const struct kvw_worker *worker = kvw_fleet_worker(fleet, w);
+		const struct kvw_model_list *list;
 
-		if (kvw_fleet_worker(fleet, w) == NULL)
+		if (worker == NULL)
 			continue;
+		list = &self->lists[worker->lead->id];
 		for (size_t i = 0; i < list->count; i++) {
 			struct kvw_model_entry *entry = &view->models[list->models[i]->index];
 

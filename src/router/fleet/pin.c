@@ -6,14 +6,20 @@
 #include <stdio.h>
 #include <string.h>
 
-static bool is_named(const struct kvw_worker *worker, struct kvw_slice id)
+static bool is_name_of(const char *url, struct kvw_slice id)
 {
-	const char *begin = strstr(worker->url, "://");
+	const char *begin = strstr(url, "://");
 
-	if (kvw_slice_equal(id, kvw_slice_of(worker->url)))
+	if (kvw_slice_equal(id, kvw_slice_of(url)))
 		return true;
 	return begin != NULL &&
 	       kvw_slice_equal(id, (struct kvw_slice){begin + 3, strcspn(begin + 3, "/")});
+}
+
+/* By its own name, or for a rank by that of its server. */
+static bool is_named(const struct kvw_worker *worker, struct kvw_slice id)
+{
+	return is_name_of(worker->url, id) || is_name_of(worker->endpoint, id);
 }
 
 /* The worker with this name; a leaving one only if there is no other of its URL. *many: several
@@ -29,7 +35,7 @@ static const struct kvw_worker *find_pinned(
 
 		if (worker == NULL || !is_named(worker, id))
 			continue;
-		if (found != NULL && strcmp(found->url, worker->url) != 0)
+		if (found != NULL && strcmp(found->endpoint, worker->endpoint) != 0)
 			*many = true;
 		if (found == NULL || atomic_load_explicit(&found->hidden, memory_order_relaxed))
 			found = worker;
@@ -43,13 +49,21 @@ enum kvw_err kvw_pin_find(const struct kvw_fleet *fleet, const struct kvw_candid
 	bool many;
 	const struct kvw_worker *worker = find_pinned(fleet, id, &many);
 	int shown = (int)(id.len < 200 ? id.len : 200);
+	size_t best = SIZE_MAX;
 
 	for (size_t i = 0; worker != NULL && !many && i < set->count; i++) {
-		if (set->items[i].id != worker->id ||
-			!(set->items[i].usable || kvw_worker_rests(worker) ||
-				(!computes && kvw_worker_sleeps(worker))))
+		const struct kvw_worker *item = fleet->workers[set->items[i].id];
+
+		if (item->lead != worker->lead || !is_named(item, id) ||
+			!(set->items[i].usable || kvw_worker_rests(item) ||
+				(!computes && kvw_worker_sleeps(item))))
 			continue;
-		*pos = i;
+		if (best == SIZE_MAX || kvw_load_inflight(set->items[i].load) <
+						kvw_load_inflight(set->items[best].load))
+			best = i;
+	}
+	if (best != SIZE_MAX) {
+		*pos = best;
 		return KVW_OK;
 	}
 	if (worker == NULL)

@@ -2,7 +2,7 @@
  * pin.h - the field x-kvway-pin, by which a client names its request's worker (http.pin).
  *
  * Its value is the host:port of the worker's URL, as `id` of GET /workers shows it, or the whole
- * URL.
+ * URL. That of a server with data-parallel ranks stands for the rank with the fewest requests.
  *
  * Threads: event loops, in their turn; the control thread.
  */

@@ -1,9 +1,9 @@
 /*
  * probe.c - see probe.h.
  *
- * Each worker has three asks (health, models, metrics). An ask owns one curl handle, made again
- * when the worker's addresses or health.path change, and one timer; it is either waiting for its
- * timer or running, never both:
+ * Each server has three asks (health, models, metrics), however many workers its data-parallel
+ * ranks are. An ask owns one curl handle, made again when the server's addresses or health.path
+ * change, and one timer; it is either waiting for its timer or running, never both:
  *
  *   timer fires -> start_ask() gives the handle to curl_loop -> finish_ask() reports to the
  *   fleet, sets the timer again
@@ -26,7 +26,7 @@
 #include "base/log.h"
 #include "base/random.h"
 #include "fleet/probe_request.h"
-#include "fleet/room.h"
+#include "fleet/probe_share.h"
 #include "fleet/scrape.h"
 
 #define STAGGER_NS      KVW_NS_PER_MS /* between two workers of the first round */
@@ -68,22 +68,17 @@ struct ask {
 	char error[CURL_ERROR_SIZE];
 };
 
-/* One worker, which the prober holds. */
+/* One server: a worker, or all its data-parallel ranks. */
 struct target {
 	struct kvw_prober *prober;
-	struct kvw_worker *worker;
+	struct kvw_worker *worker; /* the lead; of shares[0] */
+	/* Owned, by rank; NULL: that rank is no worker. */
+	struct kvw_probe_share *shares[KVW_RANKS_MOST];
 	LIST_ENTRY(target) entry;
 	struct ask asks[ASK_COUNT];
 	bool first_done; /* a health probe has ended */
 	bool failing;    /* the last health probe failed */
 	bool unproven;          /* its start time is known only from a former kvway */
-	struct kvw_room room;   /* its KV memory, learned from metrics */
-	double draft_tokens, draft_accepted; /* last read counters; -1: not yet */
-	/* The last pages' external_hits, the newest first, and transfers when they came. */
-	double external_hits[3];
-	uint64_t transfers[3];
-	struct kvw_foreign foreign; /* foreign requests, from its metrics */
-	int64_t foreign_ns;     /* time of that; 0: there are none */
 	bool asleep;            /* by its metrics; sleeping lost its cache */
 	bool start_missed;      /* its metrics lack its start time; logged once */
 	/* Unfit files of upstream.tls were logged; cleared by a good probe. */
@@ -93,6 +88,8 @@ struct target {
 struct kvw_prober {
 	struct event_base *base;
 	struct kvw_fleet *fleet;
+	kvw_prober_ranks_fn *on_ranks; /* NULL: none */
+	void *on_ranks_arg;
 	struct kvw_curl_loop transfers;
 	struct event *wanted;   /* polls models_wanted */
 	LIST_HEAD(, target) targets;
@@ -100,6 +97,15 @@ struct kvw_prober {
 	size_t first_round_done;
 	uint64_t random; /* state of the jitter */
 };
+
+/* The next share at or behind *at; NULL: there is none. */
+static struct kvw_probe_share *next_share(const struct target *target, size_t *at)
+{
+	while (*at < KVW_RANKS_MOST)
+		if (target->shares[(*at)++] != NULL)
+			return target->shares[*at - 1];
+	return NULL;
+}
 
 static void set_timer(struct event *timer, int64_t ns)
 {
@@ -148,15 +154,18 @@ static long timeout_ms(const struct ask *ask)
 static void take_health(struct target *target, bool ok, const char *why)
 {
 	bool was_failing = target->failing;
+	struct kvw_probe_share *share;
 
 	if (!target->first_done)
 		target->prober->first_round_done++;
 	target->first_done = true;
 	target->failing = !ok;
-	kvw_fleet_set_probe(target->prober->fleet, target->worker, ok, why);
+	for (size_t at = 0; (share = next_share(target, &at)) != NULL;)
+		kvw_fleet_set_probe(target->prober->fleet, share->worker, ok, why);
 	/* A worker that has come back may be another process: probe it at once. */
 	if (!ok || !was_failing)
 		return;
+	kvw_rank_forget(target->worker);
 	for (int kind = ASK_MODELS; kind < ASK_REPEATED; kind++)
 		if (target->asks[kind].timer != NULL && !target->asks[kind].running)
 			set_timer(target->asks[kind].timer, 0);
@@ -177,6 +186,7 @@ static void complain(struct target *target, unsigned fault, const char *why)
 static void take_models(struct target *target, const struct ask *ask)
 {
 	struct kvw_model_names names;
+	struct kvw_probe_share *share;
 	enum kvw_err err = kvw_scrape_models(ask->body == NULL ? "" : ask->body, ask->len, &names);
 
 	if (err != KVW_OK) {
@@ -191,7 +201,9 @@ static void take_models(struct target *target, const struct ask *ask)
 		complain(target, KVW_MODELS_UNREADABLE, "out of memory");
 	else
 		atomic_store(&target->worker->models_fault, 0);
-	atomic_store_explicit(&target->worker->any_origin, ask->any_origin, memory_order_relaxed);
+	for (size_t at = 0; (share = next_share(target, &at)) != NULL;)
+		atomic_store_explicit(
+			&share->worker->any_origin, ask->any_origin, memory_order_relaxed);
 }
 
 /* A timeout is not reported for a worker whose health probes fail, too. */
@@ -205,12 +217,15 @@ static void refuse_models(struct target *target, long status, const char *why)
 
 static void take_sleep(struct target *target, bool asleep)
 {
+	struct kvw_probe_share *share;
+
 	if (asleep && !target->asleep)
 		kvw_fleet_cache_lost(target->prober->fleet, target->worker, "it sleeps");
 	if (asleep != target->asleep)
 		kvw_info("fleet", asleep ? "worker sleeps url=%s" : "worker is awake url=%s",
-			target->worker->url);
-	kvw_fleet_bar(target->prober->fleet, target->worker, KVW_BARRED_ASLEEP, asleep);
+			target->worker->endpoint);
+	for (size_t at = 0; (share = next_share(target, &at)) != NULL;)
+		kvw_fleet_bar(target->prober->fleet, share->worker, KVW_BARRED_ASLEEP, asleep);
 	target->asleep = asleep;
 }
 
@@ -234,142 +249,108 @@ static void take_is_sleeping(struct target *target, const struct ask *ask, bool 
 		take_sleep(target, asleep);
 }
 
-static void set_foreign(struct target *target, const struct kvw_foreign_found *found)
-{
-	target->foreign_ns =
-		target->foreign.waiting + target->foreign.running > 0 ? kvw_clock_ns() : 0;
-	kvw_fleet_set_foreign(target->prober->fleet, target->worker, found);
-}
-
-static void take_foreign(struct target *target, const struct kvw_scrape *scrape)
-{
-	struct kvw_load_sequences own = kvw_load_sequences(&target->worker->load);
-	struct kvw_foreign_found found;
-
-	kvw_foreign_read(&target->foreign, scrape, &own, kvw_clock_ns(), &found);
-	set_foreign(target, &found);
-}
-
-static void take_room(struct target *target, const struct kvw_scrape *scrape)
-{
-	struct kvw_load *load = &target->worker->load;
-	struct kvw_room_page page = {
-		.capacity_tokens = atomic_load(&target->worker->capacity_tokens),
-		.usage = scrape->kv_usage,
-		.running = scrape->requests_running,
-		.waiting = scrape->requests_waiting,
-		.foreign_running = kvw_load_foreign_running(load),
-		.foreign_waiting = atomic_load(&load->foreign_waiting),
-		.context = kvw_load_context(load),
-	};
-
-	kvw_load_set_room(load, kvw_room_read(&target->room, &page));
-}
-
 /* Reads the metrics of a worker with foreign requests more often, since these change soon. */
 static void look_for_foreign(struct target *target, int64_t now_ns)
 {
 	const struct kvw_fleet *fleet = target->prober->fleet;
 	struct ask *ask = &target->asks[ASK_METRICS];
 	int64_t pause_ns = interval_ns(ask) / 10;
+	struct kvw_probe_share *share;
+	bool waits = false;
 
-	if (target->foreign_ns == 0)
-		return;
-	if (now_ns - target->foreign_ns > 2 * interval_ns(ask) + KVW_NS_PER_S) {
-		kvw_foreign_restarted(&target->foreign);
-		set_foreign(target, &(struct kvw_foreign_found){0});
-		return;
-	}
+	for (size_t at = 0; (share = next_share(target, &at)) != NULL;)
+		waits = kvw_probe_share_waits(
+				share, target->prober->fleet,
+				2 * interval_ns(ask) + KVW_NS_PER_S, now_ns) || waits;
 	if (pause_ns < FOREIGN_READ_NS)
 		pause_ns = FOREIGN_READ_NS;
 	if (pause_ns < (int64_t)fleet->live * FOREIGN_EACH_NS)
 		pause_ns = (int64_t)fleet->live * FOREIGN_EACH_NS;
-	if (fleet->config->admission_enabled && target->foreign.waiting > 0 && !ask->running &&
+	if (fleet->config->admission_enabled && waits && !ask->running &&
 		now_ns - ask->started_ns >= pause_ns)
 		start_ask(ask);
 }
 
-/* Adds the growth of a worker's counter; a counter that fell has restarted. */
-static void take_growth(double now, double *before, _Atomic uint64_t *sum)
+/* The server is another process than the one whose metrics were read before. */
+static void take_restart(struct target *target)
 {
-	if (now >= 0 && *before >= 0)
-		atomic_fetch_add(sum, (uint64_t)(now >= *before ? now - *before : now));
-	*before = now >= 0 ? now : *before;
+	struct kvw_fleet *fleet = target->prober->fleet;
+	struct kvw_probe_share *share;
+
+	kvw_fleet_cache_lost(fleet, target->worker, "process_start_time_seconds changed");
+	kvw_rank_forget(target->worker);
+	for (size_t at = 0; (share = next_share(target, &at)) != NULL;) {
+		kvw_ejection_hasten(&fleet->ejections, &share->worker->ejection, kvw_clock_ns());
+		kvw_fleet_start_slowly(fleet, share->worker);
+		kvw_foreign_restarted(&share->foreign);
+	}
 }
 
-/* A decoder that understands no parameters of a transfer, or cannot pull, computes the prompt
- * without a word. Then transfers that were noted between two pages have left no external hit,
- * neither before, since a page may come ahead of the note, nor after. */
-static void take_external(struct target *target, double now)
+static void set_started(struct target *target, double started_s)
 {
-	struct kvw_worker *worker = target->worker;
-	uint64_t noted = target->transfers[0] - target->transfers[1];
+	struct kvw_probe_share *share;
 
-	if (now >= 0 && now == target->external_hits[2] && noted > 0) {
-		if (atomic_fetch_add(&worker->recomputed, noted) == 0)
-			kvw_warn("probe",
-				"worker computes prompts that another worker has prefilled for it: "
-				"does its KV connector work? url=%s",
-				worker->url);
-	}
-	for (size_t i = 2; i > 0; i--) {
-		target->external_hits[i] = target->external_hits[i - 1];
-		target->transfers[i] = target->transfers[i - 1];
-	}
-	target->external_hits[0] = now;
-	target->transfers[0] = atomic_load_explicit(&worker->transfers, memory_order_relaxed);
+	target->unproven = false;
+	for (size_t at = 0; (share = next_share(target, &at)) != NULL;)
+		atomic_store(&share->worker->started_s, started_s);
 }
 
-static void take_metrics(struct target *target, const struct ask *ask)
+static void take_start_time(struct target *target, const struct kvw_scrape *scrape)
 {
-	struct kvw_scrape scrape;
-	double started_s;
+	double started_s = atomic_load(&target->worker->started_s);
 
-	kvw_scrape_metrics(ask->body == NULL ? "" : ask->body, ask->len, &scrape);
-	started_s = atomic_load(&target->worker->started_s);
-	if (scrape.started_known) {
-		if (started_s != 0 && scrape.started_s != started_s) {
-			kvw_fleet_cache_lost(target->prober->fleet, target->worker,
-				"process_start_time_seconds changed");
-			kvw_ejection_hasten(&target->prober->fleet->ejections,
-				&target->worker->ejection, kvw_clock_ns());
-			kvw_fleet_start_slowly(target->prober->fleet, target->worker);
-			kvw_foreign_restarted(&target->foreign);
-		}
-		target->unproven = false;
-		atomic_store(&target->worker->started_s, scrape.started_s);
-	} else if (target->unproven && scrape.capacity_known) {
-		target->unproven = false;
-		atomic_store(&target->worker->started_s, 0);
+	if (scrape->started_known) {
+		if (started_s != 0 && scrape->started_s != started_s)
+			take_restart(target);
+		set_started(target, scrape->started_s);
+	} else if (target->unproven && scrape->capacity_known) {
+		set_started(target, 0);
 		kvw_fleet_cache_lost(target->prober->fleet, target->worker,
 			"its metrics do not say whether it is the process that kvway knew before "
 			"its own restart");
 	}
-	if (!scrape.started_known && scrape.capacity_known && !target->start_missed) {
+	if (!scrape->started_known && scrape->capacity_known && !target->start_missed) {
 		target->start_missed = true;
 		kvw_warn("probe",
 			"/metrics has no process_start_time_seconds, as under several API servers: "
 			"kvway learns of a restart only if a probe fails meanwhile url=%s",
-			target->worker->url);
+			target->worker->endpoint);
 	}
-	if (scrape.progress_known)
-		kvw_stall_read(
-			&target->worker->stall, scrape.progress, scrape.running, kvw_clock_ns());
+}
+
+/* Each rank from its own samples; members.c makes workers of those that are none yet. */
+static void take_ranks(struct target *target, const struct kvw_scrape_page *page)
+{
+	for (size_t i = 0; i < page->rank_count; i++) {
+		struct kvw_probe_share *share = target->shares[i];
+
+		if (share == NULL)
+			continue;
+		atomic_store(&share->worker->global_rank, page->ranks[i].global);
+		kvw_probe_share_take(share, target->prober->fleet, &page->ranks[i].said);
+	}
+}
+
+static void take_metrics(struct target *target, const struct ask *ask)
+{
+	struct kvw_prober *prober = target->prober;
+	struct kvw_scrape_page page;
+
+	kvw_scrape_ranks(ask->body == NULL ? "" : ask->body, ask->len, &page);
+	take_start_time(target, &page.all);
 	if (ask->started_ns > atomic_load(&target->worker->sleep_said_ns)) {
-		if (!scrape.asleep && is_asleep(target->worker))
+		if (!page.all.asleep && is_asleep(target->worker))
 			start_ask(&target->asks[ASK_SLEEP]);
 		else
-			take_sleep(target, scrape.asleep);
+			take_sleep(target, page.all.asleep);
 	}
-	if (scrape.capacity_known)
-		kvw_fleet_set_capacity(target->worker, scrape.capacity_tokens, scrape.block_size);
-	kvw_fleet_set_blends(target->worker, scrape.blends);
-	take_external(target, scrape.external_hits);
-	take_growth(scrape.draft_tokens, &target->draft_tokens, &target->worker->draft_tokens);
-	take_growth(
-		scrape.draft_accepted, &target->draft_accepted, &target->worker->draft_accepted);
-	take_foreign(target, &scrape);
-	take_room(target, &scrape);
+	if (target->worker->rank == KVW_RANK_NONE)
+		kvw_probe_share_take(target->shares[0], prober->fleet, &page.all);
+	else
+		take_ranks(target, &page);
+	if (page.rank_count > 0 && prober->on_ranks != NULL)
+		prober->on_ranks(prober->on_ranks_arg, target->worker,
+			page.more_ranks ? KVW_RANKS_MOST + 1 : (uint32_t)page.rank_count);
 }
 
 /* Whether the failure is kvway's own, and so no fault of the worker. */
@@ -397,10 +378,12 @@ static void note_late(struct ask *ask, CURLcode code)
 {
 	struct target *target = ask->target;
 	curl_off_t connected_us = 0;
+	struct kvw_probe_share *share;
 
 	curl_easy_getinfo(ask->easy, CURLINFO_CONNECT_TIME_T, &connected_us);
-	kvw_fleet_set_late(target->prober->fleet, target->worker,
-		code == CURLE_OPERATION_TIMEDOUT && connected_us > 0);
+	for (size_t at = 0; (share = next_share(target, &at)) != NULL;)
+		kvw_fleet_set_late(target->prober->fleet, share->worker,
+			code == CURLE_OPERATION_TIMEDOUT && connected_us > 0);
 }
 
 /* status: 0: none. */
@@ -548,6 +531,7 @@ static enum kvw_err prepare_ask(struct ask *ask)
 static void start_ask(struct ask *ask)
 {
 	struct target *target = ask->target;
+	struct kvw_probe_share *share;
 	enum kvw_err err;
 
 	if (ask->running)
@@ -561,10 +545,11 @@ static void start_ask(struct ask *ask)
 	ask->request.lacking = false;
 	ask->any_origin = false;
 	ask->started_ns = kvw_clock_ns();
-	if (ask->kind == ASK_METRICS) {
-		const struct kvw_load_sequences own = kvw_load_sequences(&target->worker->load);
+	for (size_t at = 0;
+		ask->kind == ASK_METRICS && (share = next_share(target, &at)) != NULL;) {
+		const struct kvw_load_sequences own = kvw_load_sequences(&share->worker->load);
 
-		kvw_foreign_asked(&target->foreign, &own);
+		kvw_foreign_asked(&share->foreign, &own);
 	}
 	err = prepare_ask(ask);
 	if (err == KVW_OK) {
@@ -591,27 +576,20 @@ static void on_ask_timer(evutil_socket_t fd, short what, void *arg)
 	start_ask(arg);
 }
 
-/* Judges a silent worker, and has its counters read once a second meanwhile. */
+/* Judges silent workers, and has their counters read once a second meanwhile. */
 static void look_for_stall(struct target *target, int64_t now_ns)
 {
-	const struct kvw_config *config = target->prober->fleet->config;
-	struct kvw_worker *worker = target->worker;
 	struct ask *ask = &target->asks[ASK_METRICS];
-	int64_t limit_ns = config->upstream_stall_ms * KVW_NS_PER_MS;
+	struct kvw_probe_share *share;
+	bool silent = false;
 
-	if (is_asleep(worker) && !ask->running && now_ns - ask->started_ns >= ASLEEP_READ_NS)
+	if (is_asleep(target->worker) && !ask->running &&
+		now_ns - ask->started_ns >= ASLEEP_READ_NS)
 		start_ask(ask);
-	if (kvw_worker_fell_asleep(worker))
-		kvw_stall_heard(&worker->stall, now_ns); /* its silence counts from when it wakes */
-	if (limit_ns == 0)
-		return;
-	if (kvw_ejection_state(&worker->ejection) != KVW_EJECTION_IN)
-		limit_ns /= 3;
-	if (kvw_stall_silent_ns(&worker->stall, now_ns) > limit_ns / 10 && !ask->running &&
-		now_ns - ask->started_ns >= STALL_READ_NS)
+	for (size_t at = 0; (share = next_share(target, &at)) != NULL;)
+		silent = kvw_probe_share_is_silent(share, target->prober->fleet, now_ns) || silent;
+	if (silent && !ask->running && now_ns - ask->started_ns >= STALL_READ_NS)
 		start_ask(ask);
-	kvw_fleet_set_stall(target->prober->fleet, worker,
-		kvw_stall_judge(&worker->stall, limit_ns, now_ns));
 }
 
 static void on_wanted(evutil_socket_t fd, short what, void *arg)
@@ -645,6 +623,17 @@ static void on_wanted(evutil_socket_t fd, short what, void *arg)
 
 /* --- setting up and taking down --- */
 
+static enum kvw_err add_share(struct target *target, size_t at, struct kvw_worker *worker)
+{
+	return kvw_probe_share_create(worker, &target->shares[at]);
+}
+
+static void drop_share(struct target *target, size_t at)
+{
+	kvw_probe_share_destroy(target->shares[at]);
+	target->shares[at] = NULL;
+}
+
 static void finish_target(struct target *target)
 {
 	for (int kind = 0; kind < ASK_COUNT; kind++) {
@@ -658,55 +647,69 @@ static void finish_target(struct target *target)
 		free(ask->body);
 		free(ask->path);
 	}
-	kvw_worker_let_go(target->worker);
+	for (size_t at = 0; at < KVW_RANKS_MOST; at++)
+		drop_share(target, at);
 	free(target);
 }
 
-enum kvw_err kvw_prober_add(struct kvw_prober *prober, struct kvw_worker *worker)
+/* Of the worker's endpoint. */
+static struct target *find_target(struct kvw_prober *prober, const struct kvw_worker *worker)
+{
+	struct target *target;
+
+	LIST_FOREACH(target, &prober->targets, entry)
+		if (target->worker == worker->lead)
+			return target;
+	return NULL;
+}
+
+/* Where the worker's share is. */
+static size_t place_of(const struct kvw_worker *worker)
+{
+	return worker->rank == KVW_RANK_NONE ? 0 : (size_t)worker->rank;
+}
+
+static enum kvw_err add_target(struct kvw_prober *prober, struct kvw_worker *worker)
 {
 	/* The first round is spread a little; later ones spread by jitter. */
 	int64_t delay_ns = (int64_t)(prober->added % FIRST_ROUND) * STAGGER_NS;
-	struct target *target;
+	struct target *target = calloc(1, sizeof(*target));
+	enum kvw_err err;
 
-	if (!kvw_worker_hold(worker))
-		return KVW_ENOTFOUND;
-	target = calloc(1, sizeof(*target));
-	if (target == NULL) {
-		kvw_worker_let_go(worker);
+	if (target == NULL)
 		return KVW_ENOMEM;
-	}
 	target->prober = prober;
 	target->worker = worker;
 	target->unproven = atomic_load(&worker->started_s) != 0;
-	target->draft_tokens = target->draft_accepted = -1;
-	for (size_t i = 0; i < 3; i++)
-		target->external_hits[i] = -1;
-	for (int kind = 0; kind < ASK_COUNT; kind++) {
+	err = add_share(target, 0, worker);
+	for (int kind = 0; kind < ASK_COUNT && err == KVW_OK; kind++) {
 		struct ask *ask = &target->asks[kind];
 
 		ask->target = target;
 		ask->kind = (enum ask_kind)kind;
 		ask->timer = event_new(prober->base, -1, 0, on_ask_timer, ask);
-		if (ask->timer == NULL) {
-			finish_target(target);
-			return KVW_ENOMEM;
-		}
-		if (kind < ASK_REPEATED)
+		if (ask->timer == NULL)
+			err = KVW_ENOMEM;
+		else if (kind < ASK_REPEATED)
 			set_timer(ask->timer, delay_ns);
+	}
+	if (err != KVW_OK) {
+		finish_target(target);
+		return err;
 	}
 	prober->added++;
 	LIST_INSERT_HEAD(&prober->targets, target, entry);
 	return KVW_OK;
 }
 
-static struct target *find_target(struct kvw_prober *prober, const struct kvw_worker *worker)
+enum kvw_err kvw_prober_add(struct kvw_prober *prober, struct kvw_worker *worker)
 {
 	struct target *target;
 
-	LIST_FOREACH(target, &prober->targets, entry)
-		if (target->worker == worker)
-			return target;
-	return NULL;
+	if (worker->lead == worker)
+		return add_target(prober, worker);
+	target = find_target(prober, worker);
+	return target == NULL ? KVW_ENOTFOUND : add_share(target, place_of(worker), worker);
 }
 
 void kvw_prober_remove(struct kvw_prober *prober, struct kvw_worker *worker)
@@ -715,6 +718,10 @@ void kvw_prober_remove(struct kvw_prober *prober, struct kvw_worker *worker)
 
 	if (target == NULL)
 		return;
+	if (worker->lead != worker) {
+		drop_share(target, place_of(worker));
+		return;
+	}
 	LIST_REMOVE(target, entry);
 	finish_target(target);
 }
@@ -726,6 +733,12 @@ void kvw_prober_hurry(struct kvw_prober *prober, struct kvw_worker *worker)
 	for (int kind = 0; target != NULL && kind < ASK_REPEATED; kind++)
 		if (target->asks[kind].timer != NULL && !target->asks[kind].running)
 			set_timer(target->asks[kind].timer, 0);
+}
+
+void kvw_prober_on_ranks(struct kvw_prober *prober, kvw_prober_ranks_fn *fn, void *arg)
+{
+	prober->on_ranks = fn;
+	prober->on_ranks_arg = arg;
 }
 
 static enum kvw_err init_events(struct kvw_prober *prober)
@@ -753,12 +766,13 @@ enum kvw_err kvw_prober_create(
 	prober->random = (uint64_t)kvw_clock_ns();
 	LIST_INIT(&prober->targets);
 	err = init_events(prober);
-	for (size_t i = 0; i < fleet->count && err == KVW_OK; i++) {
-		struct kvw_worker *worker = kvw_fleet_worker(fleet, i);
+	for (int follow = 0; follow < 2; follow++) /* leads first */
+		for (size_t i = 0; i < fleet->count && err == KVW_OK; i++) {
+			struct kvw_worker *worker = kvw_fleet_worker(fleet, i);
 
-		if (worker != NULL)
-			err = kvw_prober_add(prober, worker);
-	}
+			if (worker != NULL && (worker->lead != worker) == follow)
+				err = kvw_prober_add(prober, worker);
+		}
 	if (err == KVW_OK)
 		*out = prober;
 	else

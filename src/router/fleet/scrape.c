@@ -15,6 +15,7 @@
 
 #include <jansson.h>
 #include <math.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -28,28 +29,36 @@ struct cursor {
 	const char *at, *end;
 };
 
-struct engine {
-	struct kvw_slice name; /* value of the label engine, as written */
+/* The cache of an engine. */
+struct cache {
 	uint64_t blocks, block_size;
 	uint64_t tokens; /* kv_cache_size_tokens; 0: not stated */
-	bool known;
+	bool stated, known;
 };
 
-/* Samples of one name, one per engine. */
+/* Samples of one name. */
 struct sum {
 	double total;
 	unsigned count;
 };
 
-/* Results so far. */
-struct reading {
-	struct kvw_scrape result;
-	struct engine engines[KVW_SCRAPE_MAX_ENGINES];
-	size_t engine_count;
-	bool overflow; /* more engines than that */
+/* The samples of one engine, by its label. */
+struct engine {
+	struct kvw_slice name; /* value of the label engine, as written; len 0: none */
+	struct cache cache;
 	struct sum usage, usage_old, progress, running, waiting;
 	struct sum prompts, prompt_tokens, first_tokens, queries, hits, blends, drafts, accepted;
 	struct sum external;
+	bool asleep;
+};
+
+/* Results so far. */
+struct reading {
+	struct kvw_scrape all; /* what the process says */
+	struct engine *engines; /* [engine_count] owned */
+	size_t engine_count, engine_room;
+	size_t last;   /* of them, of the sample before */
+	bool overflow; /* more engines than that, or no memory */
 };
 
 static void skip_blanks(struct cursor *c)
@@ -157,44 +166,65 @@ static bool parse_count(struct kvw_slice text, uint64_t max, uint64_t *out)
 	return true;
 }
 
-/* Records an engine's cache; a second sample of one engine replaces the first. */
-static void note_engine(struct reading *reading, const struct engine *engine)
+/* The engine of this label. NULL: there are too many. */
+static struct engine *engine_of(struct reading *reading, struct kvw_slice name)
 {
-	for (size_t i = 0; i < reading->engine_count; i++) {
-		if (kvw_slice_equal(reading->engines[i].name, engine->name)) {
-			reading->engines[i] = *engine;
-			return;
+	size_t count = reading->engine_count;
+
+	for (size_t i = 0; i < count; i++) {
+		size_t at = (reading->last + i) % count; /* samples of one engine follow another */
+
+		if (!kvw_slice_equal(reading->engines[at].name, name))
+			continue;
+		reading->last = at;
+		return &reading->engines[at];
+	}
+	if (count == reading->engine_room && count < KVW_SCRAPE_MAX_ENGINES) {
+		size_t room = count == 0 ? 4 : 4 * count;
+		struct engine *grown = realloc(reading->engines, room * sizeof(*grown));
+
+		if (grown != NULL) {
+			reading->engines = grown;
+			reading->engine_room = room;
 		}
 	}
-	if (reading->engine_count == KVW_SCRAPE_MAX_ENGINES)
+	if (count == reading->engine_room) {
 		reading->overflow = true;
-	else
-		reading->engines[reading->engine_count++] = *engine;
+		return NULL;
+	}
+	reading->engines[count] = (struct engine){.name = name};
+	reading->engine_count++;
+	reading->last = count;
+	return &reading->engines[count];
 }
 
+/* A second sample of one engine replaces the first. */
 static void read_cache_config(struct cursor *c, struct reading *reading)
 {
-	struct engine engine = {.name = {NULL, 0}};
-	struct kvw_slice name, value;
+	struct kvw_slice name, value, label = {NULL, 0};
+	struct cache cache = {.stated = true};
 	bool broken, blocks = false, size = false;
+	struct engine *engine;
 
 	if (!take_char(c, '{'))
 		return;
 	while (take_label(c, &name, &value, &broken)) {
 		if (kvw_slice_equal(name, KVW_SLICE("engine")))
-			engine.name = value;
+			label = value;
 		else if (kvw_slice_equal(name, KVW_SLICE("num_gpu_blocks")))
-			blocks = parse_count(value, MAX_BLOCKS, &engine.blocks);
+			blocks = parse_count(value, MAX_BLOCKS, &cache.blocks);
 		else if (kvw_slice_equal(name, KVW_SLICE("block_size")))
-			size = parse_count(value, MAX_BLOCK_SIZE, &engine.block_size);
+			size = parse_count(value, MAX_BLOCK_SIZE, &cache.block_size);
 		else if (kvw_slice_equal(name, KVW_SLICE("kv_cache_size_tokens")) &&
-			!parse_count(value, MAX_BLOCKS * MAX_BLOCK_SIZE, &engine.tokens))
-			engine.tokens = 0;
+			!parse_count(value, MAX_BLOCKS * MAX_BLOCK_SIZE, &cache.tokens))
+			cache.tokens = 0;
 	}
 	if (broken)
 		return;
-	engine.known = blocks && size && engine.blocks > 1 && engine.block_size > 0;
-	note_engine(reading, &engine);
+	cache.known = blocks && size && cache.blocks > 1 && cache.block_size > 0;
+	engine = engine_of(reading, label);
+	if (engine != NULL)
+		engine->cache = cache;
 }
 
 static void read_start_time(struct cursor *c, struct reading *reading)
@@ -203,22 +233,39 @@ static void read_start_time(struct cursor *c, struct reading *reading)
 
 	if (!take_number(c, &started_s) || !isfinite(started_s) || started_s <= 0)
 		return;
-	reading->result.started_known = true;
-	reading->result.started_s = started_s;
+	reading->all.started_known = true;
+	reading->all.started_s = started_s;
 }
 
-/* A sample whose labels do not matter, between 0 and most. */
-static void read_sample(struct cursor *c, double most, struct sum *sum)
+/* The labels of a sample. False: broken. */
+static bool take_engine(struct cursor *c, struct kvw_slice *label)
 {
 	struct kvw_slice name, value;
 	bool broken = false;
-	double number;
 
+	*label = (struct kvw_slice){NULL, 0};
 	if (take_char(c, '{'))
 		while (take_label(c, &name, &value, &broken))
-			;
-	if (broken || !take_number(c, &number) || !(number >= 0 && number <= most))
+			if (kvw_slice_equal(name, KVW_SLICE("engine")))
+				*label = value;
+	return !broken;
+}
+
+/* A sample between 0 and most, whose sum lies there in its engine. */
+static void read_sample(struct cursor *c, double most, struct reading *reading, size_t offset)
+{
+	struct kvw_slice label;
+	struct engine *engine;
+	struct sum *sum;
+	double number;
+
+	if (!take_engine(c, &label) || !take_number(c, &number) ||
+		!(number >= 0 && number <= most))
 		return;
+	engine = engine_of(reading, label);
+	if (engine == NULL)
+		return;
+	sum = (struct sum *)((char *)engine + offset);
 	sum->total += number;
 	sum->count++;
 }
@@ -226,8 +273,9 @@ static void read_sample(struct cursor *c, double most, struct sum *sum)
 /* Reads whether an engine is awake, from the one of several series that has that state. */
 static void read_sleep_state(struct cursor *c, struct reading *reading)
 {
-	struct kvw_slice name, value;
+	struct kvw_slice name, value, label = {NULL, 0};
 	bool broken = false, awake = false;
+	struct engine *engine;
 	double number;
 
 	if (!take_char(c, '{'))
@@ -235,9 +283,44 @@ static void read_sleep_state(struct cursor *c, struct reading *reading)
 	while (take_label(c, &name, &value, &broken))
 		if (kvw_slice_equal(name, KVW_SLICE("sleep_state")))
 			awake = kvw_slice_equal(value, KVW_SLICE("awake"));
-	if (!broken && awake && take_number(c, &number) && number == 0)
-		reading->result.asleep = true;
+		else if (kvw_slice_equal(name, KVW_SLICE("engine")))
+			label = value;
+	engine = broken ? NULL : engine_of(reading, label);
+	if (engine != NULL && awake && take_number(c, &number) && number == 0)
+		engine->asleep = true;
 }
+
+/* Series that are summed up for each engine. */
+static const struct {
+	struct kvw_slice name;
+	double most;
+	size_t offset;
+} series[] = {
+	{KVW_SLICE("vllm:kv_cache_usage_perc"), 1, offsetof(struct engine, usage)},
+	{KVW_SLICE("vllm:gpu_cache_usage_perc"), 1, offsetof(struct engine, usage_old)},
+	{KVW_SLICE("vllm:iteration_tokens_total_count"), MAX_COUNTER,
+		offsetof(struct engine, progress)},
+	{KVW_SLICE("vllm:prompt_tokens_total"), MAX_COUNTER, offsetof(struct engine, progress)},
+	{KVW_SLICE("vllm:generation_tokens_total"), MAX_COUNTER, offsetof(struct engine, progress)},
+	{KVW_SLICE("vllm:num_requests_running"), MAX_REQUESTS, offsetof(struct engine, running)},
+	{KVW_SLICE("vllm:num_requests_waiting"), MAX_REQUESTS, offsetof(struct engine, waiting)},
+	{KVW_SLICE("vllm:request_prompt_tokens_count"), MAX_COUNTER,
+		offsetof(struct engine, prompts)},
+	{KVW_SLICE("vllm:request_prompt_tokens_sum"), MAX_COUNTER,
+		offsetof(struct engine, prompt_tokens)},
+	{KVW_SLICE("vllm:time_to_first_token_seconds_count"), MAX_COUNTER,
+		offsetof(struct engine, first_tokens)},
+	{KVW_SLICE("vllm:prefix_cache_queries_total"), MAX_COUNTER,
+		offsetof(struct engine, queries)},
+	{KVW_SLICE("vllm:prefix_cache_hits_total"), MAX_COUNTER, offsetof(struct engine, hits)},
+	{KVW_SLICE("vllm:external_prefix_cache_hits_total"), MAX_COUNTER,
+		offsetof(struct engine, external)},
+	{KVW_SLICE("vllm:spec_decode_num_draft_tokens_total"), MAX_COUNTER,
+		offsetof(struct engine, drafts)},
+	{KVW_SLICE("vllm:spec_decode_num_accepted_tokens_total"), MAX_COUNTER,
+		offsetof(struct engine, accepted)},
+	{KVW_SLICE("kvtier:fragments_enabled"), 1, offsetof(struct engine, blends)},
+};
 
 static void read_line(struct cursor line, struct reading *reading)
 {
@@ -246,78 +329,70 @@ static void read_line(struct cursor line, struct reading *reading)
 	skip_blanks(&line);
 	if (!take_name(&line, &name))
 		return; /* a comment, an empty line, or an unknown metric */
+	for (size_t i = 0; i < sizeof(series) / sizeof(series[0]); i++) {
+		if (!kvw_slice_equal(name, series[i].name))
+			continue;
+		read_sample(&line, series[i].most, reading, series[i].offset);
+		return;
+	}
 	if (kvw_slice_equal(name, KVW_SLICE("vllm:cache_config_info")))
 		read_cache_config(&line, reading);
 	else if (kvw_slice_equal(name, KVW_SLICE("process_start_time_seconds")))
 		read_start_time(&line, reading);
-	else if (kvw_slice_equal(name, KVW_SLICE("vllm:kv_cache_usage_perc")))
-		read_sample(&line, 1, &reading->usage);
-	else if (kvw_slice_equal(name, KVW_SLICE("vllm:gpu_cache_usage_perc")))
-		read_sample(&line, 1, &reading->usage_old);
-	else if (kvw_slice_equal(name, KVW_SLICE("vllm:iteration_tokens_total_count")) ||
-		kvw_slice_equal(name, KVW_SLICE("vllm:prompt_tokens_total")) ||
-		kvw_slice_equal(name, KVW_SLICE("vllm:generation_tokens_total")))
-		read_sample(&line, MAX_COUNTER, &reading->progress);
-	else if (kvw_slice_equal(name, KVW_SLICE("vllm:num_requests_running")))
-		read_sample(&line, MAX_REQUESTS, &reading->running);
-	else if (kvw_slice_equal(name, KVW_SLICE("vllm:num_requests_waiting")))
-		read_sample(&line, MAX_REQUESTS, &reading->waiting);
-	else if (kvw_slice_equal(name, KVW_SLICE("vllm:request_prompt_tokens_count")))
-		read_sample(&line, MAX_COUNTER, &reading->prompts);
-	else if (kvw_slice_equal(name, KVW_SLICE("vllm:request_prompt_tokens_sum")))
-		read_sample(&line, MAX_COUNTER, &reading->prompt_tokens);
-	else if (kvw_slice_equal(name, KVW_SLICE("vllm:time_to_first_token_seconds_count")))
-		read_sample(&line, MAX_COUNTER, &reading->first_tokens);
-	else if (kvw_slice_equal(name, KVW_SLICE("vllm:prefix_cache_queries_total")))
-		read_sample(&line, MAX_COUNTER, &reading->queries);
-	else if (kvw_slice_equal(name, KVW_SLICE("vllm:prefix_cache_hits_total")))
-		read_sample(&line, MAX_COUNTER, &reading->hits);
-	else if (kvw_slice_equal(name, KVW_SLICE("vllm:external_prefix_cache_hits_total")))
-		read_sample(&line, MAX_COUNTER, &reading->external);
-	else if (kvw_slice_equal(name, KVW_SLICE("vllm:spec_decode_num_draft_tokens_total")))
-		read_sample(&line, MAX_COUNTER, &reading->drafts);
-	else if (kvw_slice_equal(name, KVW_SLICE("vllm:spec_decode_num_accepted_tokens_total")))
-		read_sample(&line, MAX_COUNTER, &reading->accepted);
-	else if (kvw_slice_equal(name, KVW_SLICE("kvtier:fragments_enabled")))
-		read_sample(&line, 1, &reading->blends);
 	else if (kvw_slice_equal(name, KVW_SLICE("vllm:engine_sleep_state")))
 		read_sleep_state(&line, reading);
 }
 
-/* Usable blocks of one rank of several. */
-static uint64_t blocks_of_rank(const struct reading *reading, const struct engine *engine)
-{
-	uint64_t blocks = engine->blocks, ranks = reading->engine_count;
+/* --- results --- */
 
-	for (size_t i = 0; i < ranks; i++)
-		if (reading->engines[i].blocks != blocks)
-			return blocks - 1; /* each sample has its own rank's blocks */
-	if (ranks > 1 && engine->tokens > 0)
-		blocks = engine->tokens / engine->block_size;
+/* Engines that have stated their caches, and whether their samples differ: then each has its own
+ * rank's blocks, else those of all. */
+static size_t stated_caches(const struct reading *reading, bool *differ)
+{
+	const struct cache *first = NULL;
+	size_t count = 0;
+
+	*differ = false;
+	for (size_t i = 0; i < reading->engine_count; i++) {
+		const struct cache *cache = &reading->engines[i].cache;
+
+		if (!cache->stated)
+			continue;
+		count++;
+		first = first == NULL ? cache : first;
+		*differ = *differ || cache->blocks != first->blocks;
+	}
+	return count;
+}
+
+/* Usable blocks of one rank of several. */
+static uint64_t blocks_of_rank(const struct cache *cache, size_t ranks, bool differ)
+{
+	uint64_t blocks = cache->blocks;
+
+	if (differ)
+		return blocks - 1;
+	if (ranks > 1 && cache->tokens > 0)
+		blocks = cache->tokens / cache->block_size;
 	else if (blocks % ranks == 0)
 		blocks /= ranks;
 	return blocks > 0 ? blocks - 1 : 0;
 }
 
-static void sum_engines(struct reading *reading)
+/* Adds what one engine says to the page's sums. */
+static void add_engine(struct engine *all, const struct engine *engine)
 {
-	struct kvw_scrape *result = &reading->result;
+	for (size_t i = 0; i < sizeof(series) / sizeof(series[0]); i++) {
+		struct sum *sum = (struct sum *)((char *)all + series[i].offset);
+		const struct sum *own =
+			(const struct sum *)((const char *)engine + series[i].offset);
 
-	if (reading->engine_count == 0 || reading->overflow)
-		return;
-	for (size_t i = 0; i < reading->engine_count; i++) {
-		const struct engine *engine = &reading->engines[i];
-
-		if (!engine->known) {
-			result->capacity_tokens = 0;
-			result->block_size = 0;
-			return;
-		}
-		result->capacity_tokens += blocks_of_rank(reading, engine) * engine->block_size;
-		if (engine->block_size > result->block_size)
-			result->block_size = (uint32_t)engine->block_size;
+		if (i > 0 && series[i - 1].offset == series[i].offset)
+			continue; /* another name of the same sum */
+		sum->total += own->total;
+		sum->count += own->count;
 	}
-	result->capacity_known = true;
+	all->asleep = all->asleep || engine->asleep;
 }
 
 static double total_of(const struct sum *sum)
@@ -325,48 +400,131 @@ static double total_of(const struct sum *sum)
 	return sum->count > 0 ? sum->total : -1;
 }
 
-void kvw_scrape_metrics(const char *text, size_t len, struct kvw_scrape *out)
+/* Everything but the cache's size. */
+static void fill_result(const struct engine *from, struct kvw_scrape *out)
 {
-	struct reading reading;
+	/* its name before vLLM 0.10 */
+	const struct sum *usage = from->usage.count > 0 ? &from->usage : &from->usage_old;
+
+	out->kv_usage = usage->count > 0 ? usage->total / usage->count : -1;
+	out->progress_known = from->progress.count > 0;
+	out->progress = from->progress.total;
+	out->running = from->running.total > 0;
+	out->requests_waiting = total_of(&from->waiting);
+	out->requests_running = total_of(&from->running);
+	out->prompts = total_of(&from->prompts);
+	out->prompt_tokens = total_of(&from->prompt_tokens);
+	out->first_tokens = total_of(&from->first_tokens);
+	out->cache_queries = total_of(&from->queries);
+	out->cache_hits = total_of(&from->hits);
+	out->external_hits = total_of(&from->external);
+	out->draft_tokens = total_of(&from->drafts);
+	out->draft_accepted = total_of(&from->accepted);
+	out->blends = from->blends.total > 0;
+	out->asleep = from->asleep;
+}
+
+static void fill_all(const struct reading *reading, struct kvw_scrape *out)
+{
+	struct engine all = {.asleep = false};
+	bool differ, known;
+	size_t ranks = stated_caches(reading, &differ);
+
+	*out = reading->all;
+	known = ranks > 0 && !reading->overflow;
+	for (size_t i = 0; i < reading->engine_count; i++) {
+		const struct engine *engine = &reading->engines[i];
+
+		add_engine(&all, engine);
+		if (!engine->cache.stated)
+			continue;
+		known = known && engine->cache.known;
+		if (!known)
+			continue;
+		out->capacity_tokens += blocks_of_rank(&engine->cache, ranks, differ) *
+					engine->cache.block_size;
+		if (engine->cache.block_size > out->block_size)
+			out->block_size = (uint32_t)engine->cache.block_size;
+	}
+	out->capacity_known = known;
+	if (!known)
+		out->capacity_tokens = out->block_size = 0;
+	fill_result(&all, out);
+}
+
+static int compare_ranks(const void *a, const void *b)
+{
+	const struct kvw_scraped_rank *x = a, *y = b;
+
+	return (x->global > y->global) - (x->global < y->global);
+}
+
+/* The ranks: engines with a number as their label that say how many requests run there. */
+static void fill_ranks(const struct reading *reading, struct kvw_scrape_page *page)
+{
+	bool differ;
+	size_t ranks = stated_caches(reading, &differ);
+
+	page->rank_count = 0;
+	for (size_t i = 0; i < reading->engine_count; i++) {
+		const struct engine *engine = &reading->engines[i];
+		struct kvw_scraped_rank rank = {.global = 0};
+		uint64_t global;
+
+		if (engine->running.count == 0 || !parse_count(engine->name, UINT16_MAX, &global))
+			continue;
+		if (page->rank_count == KVW_RANKS_MOST) {
+			page->more_ranks = true;
+			break;
+		}
+		rank.global = (uint32_t)global;
+		rank.said = reading->all;
+		fill_result(engine, &rank.said);
+		rank.said.capacity_known = engine->cache.known;
+		if (engine->cache.known) {
+			rank.said.block_size = (uint32_t)engine->cache.block_size;
+			rank.said.capacity_tokens =
+				blocks_of_rank(&engine->cache, ranks, differ) *
+				engine->cache.block_size;
+		}
+		page->ranks[page->rank_count++] = rank;
+	}
+	qsort(page->ranks, page->rank_count, sizeof(page->ranks[0]), compare_ranks);
+}
+
+static void read_page(const char *text, size_t len, struct reading *reading)
+{
 	const char *at = text, *end = text + len;
 
-	reading.result = (struct kvw_scrape){0};
-	reading.engine_count = 0;
-	reading.overflow = false;
-	reading.usage = reading.usage_old = reading.progress = reading.running =
-		reading.waiting = reading.prompts = reading.prompt_tokens =
-			reading.first_tokens = reading.queries = reading.hits = reading.blends =
-				reading.drafts = reading.accepted = reading.external =
-					(struct sum){0};
+	*reading = (struct reading){.last = 0};
 	while (at < end) {
 		const char *stop = memchr(at, '\n', (size_t)(end - at));
 
 		if (stop == NULL)
 			stop = end;
-		read_line((struct cursor){at, stop}, &reading);
+		read_line((struct cursor){at, stop}, reading);
 		at = stop + 1;
 	}
-	sum_engines(&reading);
-	reading.result.kv_usage = -1;
-	if (reading.usage.count == 0)
-		reading.usage = reading.usage_old; /* its name before vLLM 0.10 */
-	if (reading.usage.count > 0)
-		reading.result.kv_usage = reading.usage.total / reading.usage.count;
-	reading.result.progress_known = reading.progress.count > 0;
-	reading.result.progress = reading.progress.total;
-	reading.result.running = reading.running.total > 0;
-	reading.result.requests_waiting = total_of(&reading.waiting);
-	reading.result.requests_running = total_of(&reading.running);
-	reading.result.prompts = total_of(&reading.prompts);
-	reading.result.prompt_tokens = total_of(&reading.prompt_tokens);
-	reading.result.first_tokens = total_of(&reading.first_tokens);
-	reading.result.cache_queries = total_of(&reading.queries);
-	reading.result.cache_hits = total_of(&reading.hits);
-	reading.result.external_hits = total_of(&reading.external);
-	reading.result.draft_tokens = total_of(&reading.drafts);
-	reading.result.draft_accepted = total_of(&reading.accepted);
-	reading.result.blends = reading.blends.total > 0;
-	*out = reading.result;
+}
+
+void kvw_scrape_metrics(const char *text, size_t len, struct kvw_scrape *out)
+{
+	struct reading reading;
+
+	read_page(text, len, &reading);
+	fill_all(&reading, out);
+	free(reading.engines);
+}
+
+void kvw_scrape_ranks(const char *text, size_t len, struct kvw_scrape_page *out)
+{
+	struct reading reading;
+
+	read_page(text, len, &reading);
+	fill_all(&reading, &out->all);
+	out->more_ranks = false;
+	fill_ranks(&reading, out);
+	free(reading.engines);
 }
 
 /* One entry of the list. */

@@ -14,6 +14,7 @@
 #include "kvway/err.h"
 #include "kvway/slice.h"
 #include "fleet/model_card.h"
+#include "fleet/ranks.h"
 
 /* Most engines (data parallel ranks) summed up, most models of one worker, longest model name. */
 #define KVW_SCRAPE_MAX_ENGINES    256
@@ -50,6 +51,24 @@ struct kvw_scrape {
 
 /* Reads the text. Any bytes are allowed; lines that are no samples are skipped. */
 void kvw_scrape_metrics(const char *text, size_t len, struct kvw_scrape *out);
+
+/* What one data-parallel rank of the server says. */
+struct kvw_scraped_rank {
+	uint32_t global; /* its label `engine` */
+	struct kvw_scrape said;
+};
+
+/* A page of a server, as a whole and by its ranks. */
+struct kvw_scrape_page {
+	struct kvw_scrape all;
+	/* [rank_count], ascending: a rank's place is its index in the server. */
+	struct kvw_scraped_rank ranks[KVW_RANKS_MOST];
+	size_t rank_count;
+	bool more_ranks; /* than KVW_RANKS_MOST, which are left out */
+};
+
+/* As kvw_scrape_metrics, by ranks too. */
+void kvw_scrape_ranks(const char *text, size_t len, struct kvw_scrape_page *out);
 
 /* Names of models, ascending, each once. */
 struct kvw_model_names {

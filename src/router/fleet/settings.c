@@ -14,6 +14,7 @@ enum kvw_err kvw_settings_options(const struct kvw_config *config,
 {
 	*options = (struct kvw_strategy_options){
 		.omega = config->routing_omega,
+		.lockstep = config->routing_lockstep,
 		.context_ns_per_token = config->routing_context_ns,
 		.prefill_tokens_per_second = config->routing_prefill_rate,
 		.attention_ns_per_pair = config->routing_attention_ns,

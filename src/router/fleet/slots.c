@@ -14,6 +14,26 @@
 #include "fleet/wake/wakes.h"
 #include "tls/tls.h"
 
+/* Adds the worker of an entry of the configuration, or all its ranks. */
+static enum kvw_err add_entry(struct kvw_fleet *fleet, const struct kvw_worker_config *entry,
+	char *why, size_t room)
+{
+	uint32_t ranks = kvw_ranks_configured(fleet->config, entry);
+	struct kvw_worker_config config;
+	struct kvw_worker *worker;
+	enum kvw_err err = KVW_OK;
+
+	if (ranks < 2)
+		return kvw_fleet_add(fleet, entry, why, room, &worker);
+	for (uint32_t rank = 0; rank < ranks && err == KVW_OK; rank++) {
+		err = kvw_rank_config(entry, ranks, rank, &config);
+		if (err == KVW_OK)
+			err = kvw_fleet_add(fleet, &config, why, room, &worker);
+		kvw_worker_config_release(&config);
+	}
+	return err;
+}
+
 static enum kvw_err create(const struct kvw_config *config, size_t loops, bool offline,
 	FILE *errors, struct kvw_fleet **out)
 {
@@ -45,18 +65,15 @@ static enum kvw_err create(const struct kvw_config *config, size_t loops, bool o
 	if (err != KVW_OK)
 		goto fail;
 	err = kvw_fleet_publish(self); /* a view exists even without workers */
-	for (size_t i = 0; i < config->worker_count && err == KVW_OK; i++) {
-		struct kvw_worker *worker;
-
-		err = kvw_fleet_add(&self->base, &config->workers[i], why, sizeof(why), &worker);
-	}
+	for (size_t i = 0; i < config->worker_count && err == KVW_OK; i++)
+		err = add_entry(&self->base, &config->workers[i], why, sizeof(why));
 	if (err != KVW_OK)
 		goto fail;
 	*out = &self->base;
 	return KVW_OK;
 
 fail:
-	if (err == KVW_EINVAL && errors != NULL)
+	if ((err == KVW_EINVAL || err == KVW_ELIMIT) && errors != NULL)
 		fprintf(errors, "kvway: %s\n", why);
 	kvw_fleet_destroy(&self->base);
 	return err;
@@ -192,6 +209,46 @@ static enum kvw_err find_trust(
 	return KVW_OK;
 }
 
+/* The rank is LIVE no longer, or was not yet. */
+static void leave_lead(struct kvw_worker *worker)
+{
+	if (worker->lead != worker)
+		atomic_fetch_sub(&worker->lead->followers, 1);
+}
+
+/* Rank 0 of the endpoint, with whose settings the newest is in force. NULL: there is none. */
+static struct kvw_worker *find_lead(const struct kvw_fleet *fleet, const struct kvw_worker *worker)
+{
+	for (size_t i = 0; i < fleet->count; i++) {
+		struct kvw_worker *other = kvw_fleet_worker(fleet, i);
+
+		if (other != NULL && other->rank == 0 && !atomic_load(&other->hidden) &&
+			strcmp(other->endpoint, worker->endpoint) == 0)
+			return other;
+	}
+	return NULL;
+}
+
+/* Gives a rank above 0 its lead, and what the lead knows of their server. */
+static bool follow_lead(const struct kvw_fleet *fleet, struct kvw_worker *worker)
+{
+	struct kvw_worker *lead = find_lead(fleet, worker);
+
+	if (lead == NULL || !kvw_worker_hold(lead))
+		return false;
+	worker->lead = lead;
+	pthread_mutex_lock(&lead->address_lock);
+	worker->addresses = lead->addresses;
+	pthread_mutex_unlock(&lead->address_lock);
+	atomic_store(&worker->barred,
+		(uint8_t)(atomic_load(&lead->barred) & KVW_BARRED_NO_ADDRESS));
+	atomic_store(&worker->models_known, atomic_load(&lead->models_known));
+	atomic_store(&worker->models_read_ns, atomic_load(&lead->models_read_ns));
+	atomic_store(&worker->max_model_len, atomic_load(&lead->max_model_len));
+	atomic_fetch_add(&lead->followers, 1);
+	return true;
+}
+
 enum kvw_err kvw_fleet_add(struct kvw_fleet *fleet, const struct kvw_worker_config *config,
 	char *why, size_t room, struct kvw_worker **out)
 {
@@ -214,6 +271,11 @@ enum kvw_err kvw_fleet_add(struct kvw_fleet *fleet, const struct kvw_worker_conf
 		(void)snprintf(why, room, "worker %s: not http[s]://host:port", config->url);
 	if (err != KVW_OK)
 		return err;
+	if (worker->rank > 0 && !follow_lead(fleet, worker)) {
+		(void)snprintf(why, room, "worker %s: there is no rank 0 of it", config->url);
+		err = KVW_ENOTFOUND;
+		goto undo;
+	}
 	atomic_store(&worker->started_s, started_s);
 	if (self->offline)
 		atomic_store(&worker->barred, 0);
@@ -235,6 +297,7 @@ enum kvw_err kvw_fleet_add(struct kvw_fleet *fleet, const struct kvw_worker_conf
 
 undo:
 	leave_trust(fleet, worker);
+	leave_lead(worker);
 	kvw_worker_close(worker);
 	kvw_worker_clear(worker);
 	return err;
@@ -257,30 +320,42 @@ void kvw_fleet_bar(
 
 void kvw_fleet_puts_to_sleep(struct kvw_fleet *fleet, struct kvw_worker *worker)
 {
-	atomic_store(&worker->sleep_said_ns, INT64_MAX);
-	kvw_fleet_bar(fleet, worker, KVW_BARRED_ASLEEP, true);
+	struct kvw_worker *rank;
+
+	for (size_t at = 0; (rank = kvw_ranks_next(fleet, worker, &at)) != NULL;) {
+		atomic_store(&rank->sleep_said_ns, INT64_MAX);
+		kvw_fleet_bar(fleet, rank, KVW_BARRED_ASLEEP, true);
+	}
 }
 
 void kvw_fleet_said_sleep(
 	struct kvw_fleet *fleet, struct kvw_worker *worker, bool asleep, int64_t now_ns)
 {
-	kvw_fleet_bar(fleet, worker, KVW_BARRED_ASLEEP, asleep);
-	atomic_store(&worker->sleep_said_ns, now_ns);
+	struct kvw_worker *rank;
+
+	for (size_t at = 0; (rank = kvw_ranks_next(fleet, worker, &at)) != NULL;) {
+		kvw_fleet_bar(fleet, rank, KVW_BARRED_ASLEEP, asleep);
+		atomic_store(&rank->sleep_said_ns, now_ns);
+	}
 }
 
 void kvw_fleet_set_addresses(struct kvw_fleet *fleet, struct kvw_worker *worker,
 	const struct sockaddr_storage *addresses, size_t count)
 {
+	struct kvw_worker *rank;
+
 	if (count > KVW_ADDRESSES_MAX)
 		count = KVW_ADDRESSES_MAX;
-	pthread_mutex_lock(&worker->address_lock);
-	if (count > 0) /* without any the list may be NULL */
-		memcpy(worker->addresses.items, addresses, count * sizeof(addresses[0]));
-	worker->addresses.count = count;
-	worker->addresses.first = 0;
-	pthread_mutex_unlock(&worker->address_lock);
-	atomic_fetch_add(&worker->address_version, 1);
-	kvw_fleet_bar(fleet, worker, KVW_BARRED_NO_ADDRESS, count == 0);
+	for (size_t at = 0; (rank = kvw_ranks_next(fleet, worker, &at)) != NULL;) {
+		pthread_mutex_lock(&rank->address_lock);
+		if (count > 0) /* without any the list may be NULL */
+			memcpy(rank->addresses.items, addresses, count * sizeof(addresses[0]));
+		rank->addresses.count = count;
+		rank->addresses.first = 0;
+		pthread_mutex_unlock(&rank->address_lock);
+		atomic_fetch_add(&rank->address_version, 1);
+		kvw_fleet_bar(fleet, rank, KVW_BARRED_NO_ADDRESS, count == 0);
+	}
 }
 
 void kvw_fleet_remove(struct kvw_fleet *fleet, struct kvw_worker *worker)
@@ -288,6 +363,7 @@ void kvw_fleet_remove(struct kvw_fleet *fleet, struct kvw_worker *worker)
 	struct fleet *self = (struct fleet *)fleet;
 
 	kvw_worker_close(worker);
+	leave_lead(worker);
 	if (kvw_fleet_publish(self) != KVW_OK)
 		kvw_warn("fleet",
 			"out of memory: the model table still lists a worker that is gone url=%s",

@@ -23,6 +23,9 @@ enum kvw_err kvw_worker_create(uint32_t id, _Atomic uint64_t *changes, struct kv
 		return KVW_ENOMEM;
 	}
 	worker->id = id;
+	worker->rank = KVW_RANK_NONE;
+	worker->lead = worker;
+	atomic_store(&worker->global_rank, KVW_RANK_UNKNOWN);
 	worker->changes = changes;
 	*out = worker;
 	return KVW_OK;
@@ -30,13 +33,15 @@ enum kvw_err kvw_worker_create(uint32_t id, _Atomic uint64_t *changes, struct kv
 
 static void release_texts(struct kvw_worker *worker)
 {
+	if (worker->endpoint != worker->url)
+		free((char *)worker->endpoint);
 	kvw_worker_config_release(&worker->config);
 	free(worker->dns_name);
 	free(worker->host);
 	free(worker->authority);
 	free(worker->path_prefix);
 	worker->dns_name = worker->host = worker->authority = worker->path_prefix = NULL;
-	worker->url = worker->api_key = NULL;
+	worker->url = worker->endpoint = worker->api_key = NULL;
 }
 
 void kvw_worker_destroy(struct kvw_worker *worker)
@@ -85,17 +90,21 @@ enum kvw_err kvw_worker_fill(struct kvw_worker *worker, const struct kvw_worker_
 {
 	struct kvw_url url;
 	size_t len;
+	int rank = kvw_rank_split(config->url, &len);
 
-	if (kvw_url_split(kvw_slice_of(config->url), &url) != KVW_ADDRESS_OK)
+	if (kvw_url_split((struct kvw_slice){config->url, len}, &url) != KVW_ADDRESS_OK)
 		return KVW_EINVAL;
 	if (kvw_worker_config_copy(config, &worker->config) != KVW_OK)
 		return KVW_ENOMEM;
+	if (rank != KVW_RANK_NONE)
+		worker->endpoint = strndup(config->url, len);
 	worker->dns_name = copy_slice(url.address.host);
 	worker->host = copy_slice(url.address.host);
 	worker->authority = copy_slice(url.authority);
 	worker->path_prefix = copy_slice(url.prefix);
 	if (worker->dns_name == NULL || worker->host == NULL || worker->authority == NULL ||
-		worker->path_prefix == NULL) {
+		worker->path_prefix == NULL ||
+		(rank != KVW_RANK_NONE && worker->endpoint == NULL)) {
 		release_texts(worker);
 		return KVW_ENOMEM;
 	}
@@ -105,10 +114,13 @@ enum kvw_err kvw_worker_fill(struct kvw_worker *worker, const struct kvw_worker_
 	while (len > 0 && worker->config.url[len - 1] == '/')
 		worker->config.url[--len] = '\0';
 	worker->url = worker->config.url;
+	worker->rank = rank;
+	if (rank == KVW_RANK_NONE)
+		worker->endpoint = worker->url;
 	worker->api_key = worker->config.api_key;
 	worker->key = XXH3_64bits(worker->url, len);
 	worker->group_key = kvw_group_key(config->group);
-	worker->url_key = kvw_group_key(worker->url);
+	worker->url_key = kvw_group_key(worker->endpoint);
 	worker->tls = url.tls;
 	worker->trust = NULL;
 	worker->tls_name = worker->config.tls_server_name;
@@ -139,6 +151,7 @@ enum kvw_err kvw_worker_change(struct kvw_worker *worker, const struct kvw_worke
 	copy.models = changed.models;
 	kvw_worker_config_release(&copy);
 	worker->config.weight = config->weight;
+	worker->config.ranks = config->ranks;
 	atomic_store(&worker->weight, (float)config->weight);
 	atomic_store(&worker->models_given, config->models.count > 0);
 	return KVW_OK;
@@ -147,6 +160,12 @@ enum kvw_err kvw_worker_change(struct kvw_worker *worker, const struct kvw_worke
 void kvw_worker_clear(struct kvw_worker *worker)
 {
 	release_texts(worker);
+	if (worker->lead != worker)
+		kvw_worker_let_go(worker->lead);
+	worker->lead = worker;
+	worker->rank = KVW_RANK_NONE;
+	atomic_store(&worker->global_rank, KVW_RANK_UNKNOWN);
+	kvw_rank_forget(worker);
 	atomic_fetch_add(&worker->generation, 1);
 	atomic_store(&worker->sleep_said_ns, 0);
 	kvw_stall_clear(&worker->stall);

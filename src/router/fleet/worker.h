@@ -1,5 +1,6 @@
 /*
- * worker.h - one vLLM server: its configuration and its state.
+ * worker.h - one vLLM server, or a data-parallel rank of one (ranks.h): its configuration and its
+ * state.
  *
  * A worker lies in a slot of the fleet. The slot's memory stays until the fleet ends; the server in
  * it may change: the slot of a gone worker is reused for another worker, once all holders have
@@ -25,6 +26,7 @@
 
 #include "config/config.h"
 #include "fleet/ejection.h"
+#include "fleet/ranks.h"
 #include "fleet/stall.h"
 #include "kvway/load.h"
 
@@ -63,10 +65,16 @@ struct kvw_worker {
 	/* Fixed while it is LIVE or GONE, except config.models and config.weight, which only the
 	 * control thread reads. */
 	struct kvw_worker_config config; /* owned; the URL without trailing slash */
-	const char *url;       /* scheme://host:port[/prefix]; config's */
+	const char *url;       /* scheme://host:port[/prefix][@rank]; config's */
+	const char *endpoint;  /* its URL without a rank; url, or owned */
+	/* Data-parallel rank: its index in the API server; KVW_RANK_NONE: it is no rank. */
+	int rank;
+	/* Rank 0 of its endpoint, for a rank above 0, which holds it; else itself. In the lead's
+	 * slot are the connections, probes and list of models of all ranks. */
+	struct kvw_worker *lead;
 	const char *api_key;   /* "" if none; config's */
 	uint64_t key;          /* hash of url */
-	uint64_t group_key, url_key; /* kvw_group_key of config.group, of url */
+	uint64_t group_key, url_key; /* kvw_group_key of config.group, of endpoint */
 	bool tls;              /* https */
 	/* https: the TLS context that verifies it; the fleet's. NULL: the fleet is offline. */
 	struct kvw_tls *trust;
@@ -81,6 +89,15 @@ struct kvw_worker {
 	/* Number of workers that this slot has had; 0: none yet. A loop that has released the
 	 * worker may still read it. */
 	_Atomic uint32_t use;
+
+	/* A rank's number in its deployment: label `engine` of metrics, and its KV events. */
+	_Atomic uint32_t global_rank;
+	/* A lead's: LIVE ranks above 0; what X-data-parallel-rank has to say there; it has answered
+	 * well to that. */
+	_Atomic uint32_t followers;
+	_Atomic uint8_t rank_index;        /* enum kvw_rank_index */
+	_Atomic bool rank_proven;
+	_Atomic int64_t rank_given_up_ns;  /* when it became KVW_RANK_UNSENT */
 
 	_Atomic uint8_t life;              /* enum kvw_worker_life; the control thread's */
 	_Atomic uint8_t barred;            /* bits of enum kvw_barred */
@@ -224,18 +241,19 @@ static inline bool kvw_worker_fell_asleep(const struct kvw_worker *worker)
  * list again at once. */
 static inline void kvw_worker_models_changed(struct kvw_worker *worker, int64_t now_ns)
 {
-	atomic_store_explicit(&worker->models_changed_ns, now_ns, memory_order_release);
-	atomic_store_explicit(&worker->models_wanted, true, memory_order_release);
+	atomic_store_explicit(&worker->lead->models_changed_ns, now_ns, memory_order_release);
+	atomic_store_explicit(&worker->lead->models_wanted, true, memory_order_release);
 }
 
 /* Whether the present list was requested before that. */
 static inline bool kvw_worker_models_stale(const struct kvw_worker *worker)
 {
-	int64_t changed_ns = atomic_load_explicit(&worker->models_changed_ns, memory_order_acquire);
+	const struct kvw_worker *lead = worker->lead;
+	int64_t changed_ns = atomic_load_explicit(&lead->models_changed_ns, memory_order_acquire);
 
 	return changed_ns != 0 &&
 	       !atomic_load_explicit(&worker->models_given, memory_order_relaxed) &&
-	       atomic_load_explicit(&worker->models_asked_ns, memory_order_acquire) <= changed_ns;
+	       atomic_load_explicit(&lead->models_asked_ns, memory_order_acquire) <= changed_ns;
 }
 
 #define KVW_MODELS_FAULT_ROOM 48

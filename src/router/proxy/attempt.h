@@ -60,6 +60,8 @@ struct kvw_attempt {
 	struct kvw_cursor cursor;     /* next byte of the request's body to send */
 	uint64_t body_sent;           /* raw bytes */
 	uint64_t written;             /* bytes written to the present link */
+	bool rank_sent;               /* its head has X-data-parallel-rank (rank.h) ... */
+	int64_t rank_number;          /* ... with this number */
 
 	/* --- from the worker --- */
 	bool answered;                /* the present link has brought a byte */

@@ -134,6 +134,7 @@ struct kvw_tried {
 	uint32_t too_long_for;
 	bool full; /* the last worker was full: the request may wait for one with room */
 	bool lists_awaited;    /* the request has waited for newer model lists */
+	uint8_t rank_refusals; /* refusals of the number of its worker's rank (rank.h) */
 	uint8_t broke_off;     /* presumably full workers that broke their streams off (busy.h) */
 	uint32_t count;        /* workers that have failed the request */
 	/* --- not zeroed: `count` and the text's first byte limit the valid part --- */

@@ -123,7 +123,8 @@ static bool want_models(struct kvw_loop *loop)
 
 		if (worker == NULL || worker->models_given)
 			continue;
-		atomic_store_explicit(&worker->models_wanted, true, memory_order_relaxed);
+		atomic_store_explicit(
+			&worker->lead->models_wanted, true, memory_order_relaxed);
 		asked = true;
 	}
 	return asked;

@@ -431,7 +431,7 @@ static bool make_text(struct kvw_leg *leg)
 	struct kvw_exchange *x = leg->x;
 	size_t len = (size_t)kvw_upload_payload(&x->upload);
 	char *plain = malloc(len + 1);
-	struct kvw_worker_body body = {.framing = KVW_FRAME_LENGTH};
+	struct kvw_worker_body body = {.framing = KVW_FRAME_LENGTH, .prefills = true};
 	struct kvw_splice splice;
 
 	if (plain != NULL && kvw_upload_copy(&x->upload, plain, len) &&

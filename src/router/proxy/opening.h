@@ -23,6 +23,8 @@ struct kvw_opening {
 	 * prompt is too long for this worker only. */
 	bool doubtful;
 	bool too_long;                /* the answer says that the prompt is too long */
+	bool rank_asked;   /* 400: the body shows whether the server refuses the rank's number */
+	bool rank_refused; /* the body says that the server refuses the rank's number */
 	bool full;                    /* the answer says that the engine is full */
 	bool error_event; /* the stream brought an error that is not the client's fault */
 };

@@ -25,6 +25,7 @@
 #include "proxy/groups.h"
 #include "proxy/location.h"
 #include "proxy/pd.h"
+#include "proxy/rank.h"
 #include "proxy/rate.h"
 #include "proxy/sagemaker.h"
 #include "proxy/send.h"
@@ -140,6 +141,8 @@ static void answer_payload(void *arg, const char *data, size_t len)
 	out->payload += len - skipped;
 	if (len > skipped)
 		take_computed(x, data + skipped, len - skipped);
+	if (o->rank_asked)
+		o->rank_refused = o->rank_refused || kvw_rank_denies(data, len, x->attempt.rank_number);
 	if (o->doubtful && x->status == 400)
 		o->too_long = o->too_long || kvw_fits_denies(data, len);
 	else if (o->doubtful && !o->full)
@@ -317,7 +320,7 @@ static bool denies_model(struct kvw_exchange *x)
 		return false;
 	if (kvw_worker_models_stale(worker))
 		return true;
-	if (now_ns - atomic_load_explicit(&worker->models_changed_ns, memory_order_relaxed) <
+	if (now_ns - atomic_load_explicit(&worker->lead->models_changed_ns, memory_order_relaxed) <
 		KVW_NS_PER_S)
 		return false;
 	kvw_worker_models_changed(worker, now_ns);
@@ -369,6 +372,7 @@ static bool take_status(struct kvw_exchange *x, const struct kvw_head *head)
 	/* until the body was read */
 	x->attempt.opening.doubtful =
 		head->status == 503 || (head->status == 400 && kvw_fits_another(x));
+	kvw_rank_answered(x, head->status);
 	if (x->attempt.opening.doubtful || head->status < 500 || head->status == 501)
 		return true;
 	return !go_elsewhere(x, head->status == 502 ? KVW_EXCUSE_REFUSED : KVW_EXCUSE_NONE,
@@ -546,8 +550,8 @@ static bool must_hold(const struct kvw_exchange *x, const struct outgoing *out)
 
 	if (x->response_state != KVW_RESPONSE_HELD || x->attempt.answer.done)
 		return false;
-	if (o->doubtful)
-		return !o->full && !o->too_long;
+	if (o->doubtful || o->rank_asked)
+		return !o->full && !o->too_long && !o->rank_refused;
 	if (!x->path.prompt)
 		return false;
 	if (x->status != 200 || x->pass == KVW_PASS_EVENT)
@@ -564,6 +568,10 @@ static bool begins_well(struct kvw_exchange *x, const struct outgoing *out)
 
 	if (x->response_state != KVW_RESPONSE_HELD)
 		return true;
+	if (o->rank_asked && o->rank_refused) {
+		kvw_rank_leave(x);
+		return false;
+	}
 	if (o->doubtful) {
 		o->doubtful = false;
 		if (o->too_long)

@@ -18,6 +18,7 @@
 #include "proxy/fidelity.h"
 #include "proxy/groups.h"
 #include "proxy/prepare.h"
+#include "proxy/rank.h"
 #include "proxy/request.h"
 #include "proxy/understand.h"
 

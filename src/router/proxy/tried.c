@@ -32,18 +32,44 @@ static bool has_failed(const struct kvw_tried *tried, const struct kvw_worker *w
 	return false;
 }
 
+/* Whether another data-parallel rank of its server has failed the request. */
+static bool server_has_failed(const struct kvw_exchange *x, const struct kvw_worker *worker)
+{
+	for (uint32_t i = 0; worker->rank != KVW_RANK_NONE && i < x->tried.count; i++)
+		if (x->loop->fleet->workers[x->tried.ids[i]]->lead == worker->lead)
+			return true;
+	return false;
+}
+
+/* Whether a worker of a server that has not failed the request is usable. */
+static bool has_other_server(const struct kvw_exchange *x, const struct kvw_fleet_table *table)
+{
+	for (size_t i = 0; i < table->count; i++) {
+		const struct kvw_worker *worker = x->loop->fleet->workers[table->items[i].id];
+
+		if (table->items[i].usable && !has_failed(&x->tried, worker) &&
+			!server_has_failed(x, worker))
+			return true;
+	}
+	return false;
+}
+
 void kvw_tried_drop(const struct kvw_exchange *x, struct kvw_fleet_table *table)
 {
 	struct kvw_candidate *items = table->items;
 	size_t count = table->count;
-	bool usable = false;
+	bool usable = false, others;
 
 	if (x->tried.count == 0)
 		return;
+	others = !x->tried.full && has_other_server(x, table);
 	table->version = 0;
 	table->count = 0;
 	for (size_t i = 0; i < count; i++) {
-		if (has_failed(&x->tried, x->loop->fleet->workers[items[i].id]))
+		const struct kvw_worker *worker = x->loop->fleet->workers[items[i].id];
+
+		if (has_failed(&x->tried, worker) ||
+			(others && server_has_failed(x, worker)))
 			continue;
 		usable = usable || items[i].usable;
 		items[table->count++] = items[i];

@@ -12,7 +12,8 @@
 void kvw_tried_note(
 	struct kvw_tried *tried, const struct kvw_worker *worker, const char *why, bool named);
 
-/* Leaves out workers that this request has tried. */
+/* Leaves out workers that this request has tried, and other data-parallel ranks of their servers as
+ * long as there is another server: what broke may be the server. Not those of a full rank. */
 void kvw_tried_drop(const struct kvw_exchange *x, struct kvw_fleet_table *table);
 
 /* Reads the workers of the request's model and group that it has not tried, from the fleet as it is

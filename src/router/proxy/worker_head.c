@@ -9,6 +9,7 @@
 #include "proxy/groups.h"
 #include "proxy/guard.h"
 #include "proxy/loop.h"
+#include "proxy/rank.h"
 #include "proxy/request.h"
 #include "proxy/sagemaker.h"
 #include "proxy/unread.h"
@@ -40,7 +41,7 @@ static void take_pin(struct kvw_head *head)
 			head->fields[i].hop_by_hop = true;
 }
 
-struct kvw_block *kvw_worker_head(struct kvw_exchange *x, const struct kvw_worker *worker,
+struct kvw_block *kvw_worker_head(struct kvw_exchange *x, struct kvw_worker *worker,
 	const struct kvw_worker_body *body)
 {
 	struct kvw_loop *loop = x->loop;
@@ -59,7 +60,7 @@ struct kvw_block *kvw_worker_head(struct kvw_exchange *x, const struct kvw_worke
 		.bearer = kvw_slice_of(loop->auth != NULL ? worker->api_key : NULL),
 	};
 	struct kvw_block *block;
-	char extra[KVW_SAGEMAKER_ROOM + 64];
+	char extra[KVW_SAGEMAKER_ROOM + KVW_RANK_FIELD_ROOM + 64];
 	struct kvw_writer w = KVW_WRITER(extra, sizeof(extra));
 
 	if (!kvw_request_own_head(x))
@@ -77,6 +78,10 @@ struct kvw_block *kvw_worker_head(struct kvw_exchange *x, const struct kvw_worke
 					   : KVW_SLICE("Via: 1.1 kvway\r\n"));
 	kvw_unread_ask_plain(x, &loop->request_head, &w);
 	kvw_sagemaker_name_model(x, &loop->request_head, &w);
+	if (body->prefills && worker->rank != KVW_RANK_NONE)
+		(void)kvw_rank_write(worker, &loop->request_head, true, loop->now_ns, &w);
+	else if (!body->prefills)
+		kvw_rank_write_field(x, &loop->request_head, &w);
 	options.extra = (struct kvw_slice){w.data, w.len};
 	block = kvw_block_get(&loop->blocks,
 		kvw_head_request_bound(&loop->request_head, &options) + sizeof(*block));

@@ -134,10 +134,12 @@ static bool make_request(const struct kvw_workers_options *options, FILE *in, st
 	return r->target != NULL && (!wants_body || r->body != NULL);
 }
 
+/* Of a server with data-parallel ranks the answer is a list, in which all say the same. */
 static bool is_drained(struct kvw_slice json)
 {
 	json_t *root = json_loadb(json.data, json.len, 0, NULL);
-	bool drained = json_is_true(json_object_get(root, "drained"));
+	json_t *worker = json_is_array(root) ? json_array_get(root, 0) : root;
+	bool drained = json_is_true(json_object_get(worker, "drained"));
 
 	json_decref(root);
 	return drained;

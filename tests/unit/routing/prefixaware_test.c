@@ -170,6 +170,50 @@ START_TEST(requests_in_flight_count)
 }
 END_TEST
 
+/* Two servers of two ranks. Ranks in lockstep: a prefill within the time of a busier rank delays no answer, one
+ * beyond it those of both. */
+START_TEST(ranks_in_lockstep_share_their_delay)
+{
+	struct kvw_strategy_options options = test_options();
+	struct kvw_lease busy = {0}, decoding[8] = {{0}};
+	struct kvw_cost loose[4], locked[4];
+	struct kvw_decision d;
+	struct prompt p;
+
+	fleet_init(&fleet, 4);
+	for (size_t i = 0; i < 4; i++)
+		fleet.items[i].server = (uint32_t)i / 2 * 2;
+	/* rank 1 has a long prompt before it; rank 0 writes four answers, and so does rank 2 */
+	kvw_lease_take(&busy, fleet.items[1].load, INT64_C(10000000000), 0);
+	for (size_t i = 0; i < 8; i++)
+		kvw_lease_take(&decoding[i], fleet.items[i < 4 ? 0 : 2].load, 0, 0);
+	for (int lockstep = 0; lockstep < 2; lockstep++) {
+		struct kvw_route_request request = request_for(&p, 10, 0, 77);
+
+		options.lockstep = lockstep == 1;
+		strategy->ops->reconfigure(strategy, &options);
+		ck_assert_int_eq(strategy->ops->explain(strategy, &request, &fleet.set, 0,
+					 lockstep == 1 ? locked : loose, &d),
+			KVW_OK);
+	}
+	/* within what the busier rank takes: no answer waits longer */
+	ck_assert_double_gt(loose[0].others_ns, 0);
+	ck_assert_double_eq_tol(locked[0].others_ns, 0, 1);
+	/* the busy rank would be later still, and all five answers with it */
+	ck_assert_double_eq_tol(locked[1].others_ns, 5 * loose[1].others_ns, 1);
+	/* an idle rank of a server whose other one only writes delays its four answers */
+	ck_assert_double_eq_tol(loose[3].others_ns, 0, 1);
+	ck_assert_double_eq_tol(locked[3].others_ns, locked[2].others_ns, 1);
+	ck_assert_double_eq_tol(locked[2].others_ns, loose[2].others_ns, 1);
+	for (size_t i = 0; i < 4; i++)
+		ck_assert_double_eq_tol(locked[i].total_ns - loose[i].total_ns,
+			locked[i].others_ns - loose[i].others_ns, 1);
+	kvw_lease_release(&busy, 0);
+	for (size_t i = 0; i < 8; i++)
+		kvw_lease_release(&decoding[i], 0);
+}
+END_TEST
+
 /* One long prompt in flight weighs more than two short ones. */
 START_TEST(contexts_in_flight_count)
 {
@@ -651,6 +695,7 @@ int main(void)
 	tcase_add_test(tcase, units_become_tokens);
 	tcase_add_test(tcase, hot_prefix_spreads_when_waiting_costs_more);
 	tcase_add_test(tcase, requests_in_flight_count);
+	tcase_add_test(tcase, ranks_in_lockstep_share_their_delay);
 	tcase_add_test(tcase, contexts_in_flight_count);
 	tcase_add_test(tcase, uniform_prompts_balance);
 	tcase_add_test(tcase, ties_are_broken_alike_everywhere);

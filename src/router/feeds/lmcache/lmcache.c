@@ -122,8 +122,10 @@ static void look_up(struct kvw_lmcache *lmcache, uint32_t slot, bool is_new)
 	if (!is_new && lmcache->reg != NULL)
 		kvw_lmreg_worker_moved(lmcache->reg, slot);
 	kvw_worker_ip(worker, followed->ip, sizeof(followed->ip));
+	/* Instances report for their server: which of its ranks has a chunk is not known. */
 	lmcache->workers[slot] = (struct kvw_lmreg_worker){
-		.instance = worker->config.lmcache_instance, .ip = followed->ip};
+		.instance = worker->rank == KVW_RANK_NONE ? worker->config.lmcache_instance : "",
+		.ip = worker->rank == KVW_RANK_NONE ? followed->ip : ""};
 	if (lmcache->reg != NULL)
 		kvw_lmreg_worker_came(lmcache->reg);
 }

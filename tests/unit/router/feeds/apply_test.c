@@ -344,6 +344,36 @@ START_TEST(an_adapters_number_alone_matches_none)
 }
 END_TEST
 
+/* Recorded of two data-parallel ranks. A worker that is one of them takes no batch of the other. */
+START_TEST(a_rank_takes_its_own_batches_alone)
+{
+	static char line[4096];
+	uint8_t data[2048];
+	unsigned rank, byte, batches = 0;
+	FILE *in = fopen(DATA_DIR "/vllm_dp_events.txt", "re");
+
+	ck_assert_ptr_nonnull(in);
+	map.one_rank = true;
+	while (fgets(line, sizeof(line), in) != NULL) {
+		size_t len = 0;
+
+		if (sscanf(line, "%u", &rank) != 1)
+			continue; /* a comment */
+		for (const char *at = strchr(line, ' ') + 1; sscanf(at, "%2x", &byte) == 1; at += 2)
+			data[len++] = (uint8_t)byte;
+		apply(data, len, 1 - rank);
+		ck_assert_ptr_nonnull(applied.hole);
+		ck_assert_uint_eq(applied.events, 0);
+		apply(data, len, rank);
+		ck_assert_ptr_null(applied.hole);
+		ck_assert_uint_gt(applied.events, 0);
+		batches++;
+	}
+	fclose(in);
+	ck_assert_uint_eq(batches, 9);
+}
+END_TEST
+
 int main(void)
 {
 	TCase *tc = tcase_create("apply");
@@ -361,6 +391,7 @@ int main(void)
 	tcase_add_loop_test(tc, a_window_does_not_count_next_to_a_group_that_sees_all, 0, 2);
 	tcase_add_test(tc, ranks_count_each_for_itself);
 	tcase_add_test(tc, too_many_groups_are_a_hole);
+	tcase_add_test(tc, a_rank_takes_its_own_batches_alone);
 	tcase_add_test(tc, cleared_is_reported_and_done);
 	tcase_add_test(tc, a_batch_cut_anywhere_is_a_hole_and_changes_nothing);
 	tcase_add_test(tc, an_adapters_number_alone_matches_none);

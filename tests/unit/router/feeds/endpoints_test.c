@@ -97,11 +97,30 @@ START_TEST(nonsense_is_refused)
 }
 END_TEST
 
+/* Recorded of vLLM 0.32 with --data-parallel-size 2. */
+START_TEST(sources_of_two_ranks)
+{
+	static const char body[] =
+		"{\"0\":{\"enable_kv_cache_events\":true,\"publisher\":\"zmq\",\"endpoint\":"
+		"\"tcp://*:9105\",\"replay_endpoint\":\"tcp://*:10105\",\"buffer_steps\":10000,"
+		"\"hwm\":100000,\"max_queue_size\":100000,\"topic\":\"kv@tiny\"},\"1\":{"
+		"\"enable_kv_cache_events\":true,\"publisher\":\"zmq\",\"endpoint\":"
+		"\"tcp://*:9106\",\"replay_endpoint\":\"tcp://*:10106\",\"buffer_steps\":10000,"
+		"\"hwm\":100000,\"max_queue_size\":100000,\"topic\":\"kv@tiny\"}}";
+
+	ck_assert_int_eq(parse(body, "10.0.0.7"), KVW_OK);
+	ck_assert_uint_eq(list.count, 2);
+	ck_assert_uint_eq(list.items[1].rank, 1);
+	ck_assert_str_eq(list.items[1].events, "tcp://10.0.0.7:9106");
+	ck_assert_str_eq(list.items[1].replay, "tcp://10.0.0.7:10106");
+}
+END_TEST
+
 START_TEST(ranks_beyond_the_bound_are_reported)
 {
-	char body[2048] = "{", *at = body + 1;
+	char body[8192] = "{", *at = body + 1;
 
-	for (int i = 20; i > 0; i--)
+	for (int i = 80; i > 0; i--)
 		at += sprintf(at, "\"%d\": {\"endpoint\": \"tcp://*:%d\"}%s", i, 100 + i,
 			i > 1 ? "," : "}");
 	ck_assert_int_eq(parse(body, "h"), KVW_OK);
@@ -115,7 +134,7 @@ END_TEST
 START_TEST(templates_are_filled)
 {
 	ck_assert_int_eq(kvw_vllm_endpoints_make(
-				 "tcp://{host}:5557", "tcp://{host}:6557", 3, "10.0.0.7", &list),
+				 "tcp://{host}:5557", "tcp://{host}:6557", 0, 3, "10.0.0.7", &list),
 		KVW_OK);
 	ck_assert_uint_eq(list.count, 3);
 	ck_assert_str_eq(list.items[0].events, "tcp://10.0.0.7:5557");
@@ -124,11 +143,17 @@ START_TEST(templates_are_filled)
 	ck_assert_uint_eq(list.items[2].rank, 2);
 	kvw_vllm_endpoints_finish(&list);
 	ck_assert_int_eq(
-		kvw_vllm_endpoints_make("tcp://{host}:1", "", 1, "fe80::1", &list), KVW_OK);
+		kvw_vllm_endpoints_make("tcp://{host}:5557", "", 5, 1, "h", &list), KVW_OK);
+	ck_assert_uint_eq(list.count, 1);
+	ck_assert_str_eq(list.items[0].events, "tcp://h:5562");
+	ck_assert_uint_eq(list.items[0].rank, 5);
+	kvw_vllm_endpoints_finish(&list);
+	ck_assert_int_eq(
+		kvw_vllm_endpoints_make("tcp://{host}:1", "", 0, 1, "fe80::1", &list), KVW_OK);
 	ck_assert_str_eq(list.items[0].events, "tcp://[fe80::1]:1");
 	ck_assert_str_eq(list.items[0].replay, "");
 	kvw_vllm_endpoints_finish(&list);
-	ck_assert_int_eq(kvw_vllm_endpoints_make("ipc:///run/x", "", 1, "h", &list), KVW_OK);
+	ck_assert_int_eq(kvw_vllm_endpoints_make("ipc:///run/x", "", 0, 1, "h", &list), KVW_OK);
 	ck_assert_str_eq(list.items[0].events, "ipc:///run/x");
 }
 END_TEST
@@ -139,12 +164,12 @@ START_TEST(templates_that_are_none)
 		"tcp://{host}:65536", "tcp://:5557", "http://{host}:1", "tcp://{host}:1/x", "x"};
 
 	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
-		ck_assert_int_eq(kvw_vllm_endpoints_make(bad[i], "", 1, "h", &list), KVW_EINVAL);
+		ck_assert_int_eq(kvw_vllm_endpoints_make(bad[i], "", 0, 1, "h", &list), KVW_EINVAL);
 		ck_assert_int_eq(
-			kvw_vllm_endpoints_make("tcp://h:1", bad[i], 1, "h", &list), KVW_EINVAL);
+			kvw_vllm_endpoints_make("tcp://h:1", bad[i], 0, 1, "h", &list), KVW_EINVAL);
 	}
-	ck_assert_int_eq(kvw_vllm_endpoints_make("tcp://h:65535", "", 2, "h", &list), KVW_EINVAL);
-	ck_assert_int_eq(kvw_vllm_endpoints_make("ipc:///run/x", "", 2, "h", &list), KVW_EINVAL);
+	ck_assert_int_eq(kvw_vllm_endpoints_make("tcp://h:65535", "", 0, 2, "h", &list), KVW_EINVAL);
+	ck_assert_int_eq(kvw_vllm_endpoints_make("ipc:///run/x", "", 0, 2, "h", &list), KVW_EINVAL);
 }
 END_TEST
 
@@ -172,6 +197,7 @@ int main(void)
 	tcase_add_test(tc, all_ways_to_say_all_addresses);
 	tcase_add_test(tc, no_events_is_an_answer);
 	tcase_add_test(tc, nonsense_is_refused);
+	tcase_add_test(tc, sources_of_two_ranks);
 	tcase_add_test(tc, ranks_beyond_the_bound_are_reported);
 	tcase_add_test(tc, templates_are_filled);
 	tcase_add_test(tc, templates_that_are_none);

@@ -253,7 +253,9 @@ static void setup(void)
 	snprintf(authority, sizeof(authority), "%s:%u", host, server.port);
 	snprintf(url, sizeof(url), "http://%s/up", authority);
 	worker.load.seen = &worker.load.own;
-	worker.url = url;
+	worker.url = worker.endpoint = url;
+	worker.lead = &worker;
+	worker.rank = KVW_RANK_NONE;
 	worker.authority = authority;
 	worker.path_prefix = prefix;
 	worker.api_key = key;

@@ -464,12 +464,78 @@ START_TEST(mangled_cache_sample)
 }
 END_TEST
 
+/* Two data-parallel ranks behind one server. */
+START_TEST(ranks_of_a_real_vllm)
+{
+	char *file;
+	struct kvw_slice body = recorded("vllm_dp_metrics.resp", &file);
+	struct kvw_scrape_page page;
+	struct kvw_scrape all;
+
+	kvw_scrape_metrics(body.data, body.len, &all);
+	kvw_scrape_ranks(body.data, body.len, &page);
+	ck_assert_mem_eq(&page.all, &all, sizeof(all));
+	ck_assert(!all.started_known);
+	ck_assert_uint_eq(all.capacity_tokens, 2 * 1023 * 32);
+	ck_assert_double_eq(all.prompt_tokens, 764 + 1484);
+	ck_assert_uint_eq(page.rank_count, 2);
+	ck_assert(!page.more_ranks);
+	for (uint32_t i = 0; i < 2; i++) {
+		ck_assert_uint_eq(page.ranks[i].global, i);
+		ck_assert(page.ranks[i].said.capacity_known);
+		ck_assert_uint_eq(page.ranks[i].said.capacity_tokens, 1023 * 32);
+		ck_assert_uint_eq(page.ranks[i].said.block_size, 32);
+	}
+	ck_assert_double_eq(page.ranks[0].said.prompt_tokens, 764);
+	ck_assert_double_eq(page.ranks[1].said.prompt_tokens, 1484);
+	ck_assert_double_eq(page.ranks[0].said.cache_hits, 0);
+	ck_assert_double_eq(page.ranks[1].said.cache_hits, 544);
+	free(file);
+}
+END_TEST
+
+START_TEST(a_rank_s_place_is_that_of_its_number)
+{
+	static const char text[] = "vllm:num_requests_running{engine=\"6\"} 3\n"
+				   "vllm:num_requests_running{engine=\"4\"} 1\n"
+				   "vllm:num_requests_running{engine=\"x\"} 9\n"
+				   "vllm:num_requests_running{engine=\"5\"} 2\n"
+				   "vllm:num_requests_waiting{engine=\"7\"} 2\n";
+	struct kvw_scrape_page page;
+
+	kvw_scrape_ranks(text, strlen(text), &page);
+	ck_assert_uint_eq(page.rank_count, 3);
+	for (uint32_t i = 0; i < 3; i++) {
+		ck_assert_uint_eq(page.ranks[i].global, 4 + i);
+		ck_assert_double_eq(page.ranks[i].said.requests_running, 1 + i);
+		ck_assert_double_eq(page.ranks[i].said.requests_waiting, -1);
+	}
+	ck_assert_double_eq(page.all.requests_running, 15);
+}
+END_TEST
+
+START_TEST(more_ranks_than_are_told_apart_are_said)
+{
+	char text[8192] = "", *at = text;
+	struct kvw_scrape_page page;
+
+	for (int i = 0; i < KVW_RANKS_MOST + 1; i++)
+		at += sprintf(at, "vllm:num_requests_running{engine=\"%d\"} 1\n", i);
+	kvw_scrape_ranks(text, strlen(text), &page);
+	ck_assert_uint_eq(page.rank_count, KVW_RANKS_MOST);
+	ck_assert(page.more_ranks);
+}
+END_TEST
+
 int main(void)
 {
 	TCase *tcase = tcase_create("scrape");
 
 	tcase_set_timeout(tcase, 120);
 	tcase_add_test(tcase, metrics_of_a_real_vllm);
+	tcase_add_test(tcase, ranks_of_a_real_vllm);
+	tcase_add_test(tcase, a_rank_s_place_is_that_of_its_number);
+	tcase_add_test(tcase, more_ranks_than_are_told_apart_are_said);
 	tcase_add_test(tcase, kv_use_of_several_engines);
 	tcase_add_test(tcase, requests_of_all_engines);
 	tcase_add_test(tcase, an_engine_that_sleeps);
