@@ -357,13 +357,13 @@ def test_what_came_while_kvway_was_stopped_is_no_timeout(pair):
         answer(ex)
         sent.set()
 
-    worker, router = pair(late, {"timeouts.first_token": "1s"})
+    worker, router = pair(late, {"timeouts.first_token": "4s"})
     with Client(router.port) as client:
         client.send_request("POST", CHAT, body=chat_body())
         worker.wait_requests(1)
         router.signal(signal.SIGSTOP)
         go.set()
         assert sent.wait(30)
-        settle(1.5)  # longer than the time
+        settle(4.5)  # longer than the time
         router.signal(signal.SIGCONT)
         assert client.read("POST").status == 200
