@@ -1,14 +1,18 @@
 """Timeouts that need a clock, a deaf port or a paced peer. The others are tests/requests/timeouts."""
 
+import signal
 import socket
+import threading
 import time
 from contextlib import contextmanager
 
 import pytest
 
 from rig.client import CHAT, Client, chat_body
+from rig.router import settle
 from rig.wait import PATIENCE, until
 from rig.wire import Closed
+from rig.worker import answer
 
 
 @contextmanager
@@ -204,3 +208,25 @@ def test_client_that_takes_nothing_is_cut_off(pair):
         client.read_head()
         until(lambda: router.metric("kvway_timeouts_total", kind="client_write") == 1, 8, "cut off")
     router.wait_idle()
+
+
+def test_what_came_while_kvway_was_stopped_is_no_timeout(pair):
+    """A machine that was paused finds the answer in its socket, and the time for it over."""
+    go, sent = threading.Event(), threading.Event()
+
+    def late(ex):
+        ex.read_body()
+        assert go.wait(30)
+        answer(ex)
+        sent.set()
+
+    worker, router = pair(late, {"timeouts.first_token": "4s"})
+    with Client(router.port) as client:
+        client.send_request("POST", CHAT, body=chat_body())
+        worker.wait_requests(1)
+        router.signal(signal.SIGSTOP)
+        go.set()
+        assert sent.wait(30)
+        settle(4.5)  # longer than the time
+        router.signal(signal.SIGCONT)
+        assert client.read("POST").status == 200

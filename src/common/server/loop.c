@@ -233,6 +233,10 @@ bool kvw_server_loop_turn(struct kvw_server_loop *loop, bool wait)
 		return false;
 	loop->now_ns = kvw_clock_ns();
 	if (loop->now_ns >= loop->tick_ns) {
+		/* Held up (a stopped process, a busy machine): what has come meanwhile is seen
+		 * before a timeout says that it did not come. */
+		if (loop->now_ns - loop->tick_ns > TICK_NS && !kvw_io_set_wait(&loop->sockets, 0))
+			return false;
 		loop->tick_ns = loop->now_ns + TICK_NS;
 		tick_loop(loop);
 	}
