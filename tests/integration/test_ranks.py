@@ -130,7 +130,7 @@ def test_ranks_are_found_and_a_session_returns_to_its_rank(servers, kvway):
     assert len(set(homes.values())) > RANKS, homes
     # the engines that computed are those that the answers name
     want = {name: 4 * list(homes.values()).count(name) for name in homes.values()}
-    assert served(two) == want
+    assert {name: count for name, count in served(two).items() if count > 0} == want
     assert router.metric("kvway_rank_refusals_total") == 0
 
 
@@ -192,6 +192,9 @@ def test_a_frontend_that_counts_ranks_of_all_servers_is_learned(servers, kvway, 
     assert [pages(router)[name]["global_rank"] for name in names(two)] == list(range(2 * RANKS))
     if strategy == "kvaware":
         wait_seen(router, two)
+    for session in range(1000, 1100):  # one of them comes to the second server, and is repeated
+        complete(router, ids(session, 64))
+    assert router.metric("kvway_rank_refusals_total") == 1
     for session in range(160):
         outcome = complete(router, ids(session, 64))
         again = complete(router, ids(session, 64) + [1])
