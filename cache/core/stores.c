@@ -44,6 +44,7 @@ struct kvt_store {
 	struct kvt_segment segments[KVT_MAX_EXTENTS];
 	enum { WAITING, WRITING, ERASING, REFUSED } state;
 	int64_t again_ns; /* REFUSED: when to try again */
+	bool held; /* WAITING for an erase of its name, or for a parent that is */
 	bool erased;
 	uint64_t erased_by; /* the last barrier before that */
 };
@@ -320,8 +321,9 @@ static void begin_writing(struct kvt *k, struct kvt_store *store)
 	kvt_lower_submit(store->lower, &store->job, write_done);
 }
 
-/* Does its parent stand behind it in line, since a batch had the child first? */
-static bool is_early(struct kvt *k, const struct kvt_store *store)
+/* Does its parent, in the same line, go first: one that stands behind it, since a batch had the child first, or one
+ * that is held up? */
+static bool is_early(struct kvt *k, struct kvt_store *store)
 {
 	const struct kvt_key *parent = store->cargo->item.parent;
 	struct kvt_keyed *at = parent != NULL ? kvt_keyed_find(&k->stores.by_key, parent) : NULL;
@@ -329,9 +331,11 @@ static bool is_early(struct kvt *k, const struct kvt_store *store)
 	for (; at != NULL; at = kvt_keyed_from(at->next, parent)) {
 		const struct kvt_store *other = (const struct kvt_store *)at;
 
-		if (other->lower == store->lower && other->state == WAITING &&
-			other->number > store->number)
+		if (other != store && other->lower == store->lower && other->state == WAITING &&
+			(other->number > store->number || other->held)) {
+			store->held = other->held;
 			return true;
+		}
 	}
 	return false;
 }
@@ -340,7 +344,8 @@ static bool is_early(struct kvt *k, const struct kvt_store *store)
  * way out. */
 static void advance(struct kvt *k, struct kvt_store *store)
 {
-	if (kvt_tomb_covers(store->lower, &store->keyed.key, true) || is_early(k, store))
+	store->held = kvt_tomb_covers(store->lower, &store->keyed.key, true);
+	if (store->held || is_early(k, store))
 		return;
 	if (has_it(store->lower, &store->keyed.key)) {
 		leave_line(store);

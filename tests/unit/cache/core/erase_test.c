@@ -232,6 +232,25 @@ START_TEST(a_refused_erase_of_a_written_chunk_is_asked_again)
 }
 END_TEST
 
+/* A disk refuses a chunk whose parent it does not have. */
+START_TEST(a_chunk_waits_for_a_parent_that_waits_for_an_erase)
+{
+	size_t written;
+
+	below_only(1);
+	written = fake_begun(fake_tier(), KVT_TIER_WRITE);
+	fake_hold(fake_tier(), KVT_TIER_ERASE, true);
+	ck_assert_int_eq(kvt_erase(rig.k, keys, 1, 0, NULL), KVT_MISS);
+	rig_put_chain(&rig, 1, 3);
+	rig_settle(&rig);
+	ck_assert_uint_eq(fake_begun(fake_tier(), KVT_TIER_WRITE), written);
+	fake_hold(fake_tier(), KVT_TIER_ERASE, false);
+	rig_settle(&rig);
+	for (int i = 0; i < 3; i++)
+		ck_assert(fake_has(fake_tier(), &keys[i]));
+}
+END_TEST
+
 START_TEST(a_failed_flush_is_reported)
 {
 	below_only(1);
@@ -478,6 +497,7 @@ int main(void)
 	tcase_add_test(tc, a_store_in_line_is_dropped);
 	tcase_add_test(tc, a_tier_that_refuses_is_asked_again);
 	tcase_add_test(tc, a_refused_erase_of_a_written_chunk_is_asked_again);
+	tcase_add_test(tc, a_chunk_waits_for_a_parent_that_waits_for_an_erase);
 	tcase_add_test(tc, a_failed_flush_is_reported);
 	tcase_add_test(tc, tenants_and_all_are_erased_everywhere);
 	tcase_add_test(tc, what_is_erased_is_counted_in_each_tier);
