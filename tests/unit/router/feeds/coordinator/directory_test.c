@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "base/log.h"
+#include "base/random.h"
 #include "feeds/coordinator/pages.h"
 #include "tests/unit/router/feeds/coordinator/invariants.h"
 #include "tests/unit/suite.h"
@@ -453,45 +454,58 @@ START_TEST(memory_and_instances_are_bounded)
 }
 END_TEST
 
+static uint64_t roll(uint64_t *state, uint64_t below)
+{
+	return kvw_random(state) % below;
+}
+
+static struct send random_batch(uint64_t *state, const char *id, uint64_t next, uint64_t era)
+{
+	static const char *const backends[] = {"dram", "cxl", "fs"};
+	static const char all[] = "abcdefghijklmnopqrstuvwxyz";
+	static const uint32_t tokens[2][4] = {{1, 2, 3, 4}, {5, 6, 7, 8}};
+	struct send s = {.instance = id};
+
+	s.hashes = all + roll(state, 26);
+	s.backend = backends[roll(state, 3)];
+	s.incarnation = era + roll(state, 2);
+	s.seq = next + roll(state, 3);
+	s.size = roll(state, 100);
+	s.type = roll(state, 2) == 0 ? KVW_CE_STORE : (enum kvw_ce_type)roll(state, 3);
+	s.tier = (enum kvw_ce_tier)roll(state, 2);
+	s.shared = roll(state, 4) == 0;
+	s.tokens = roll(state, 2) == 0 ? tokens[roll(state, 2)] : NULL;
+	s.offset = (int64_t)roll(state, 3) * 4;
+	return s;
+}
+
 /* Anything in any order: the books stay right. */
 START_TEST(random_batches_leave_the_books_right)
 {
-	static const char *const ids[] = {"a", "b", "c"}, *const backends[] = {"dram", "cxl", "fs"};
-	static const char all[] = "abcdefghijklmnopqrstuvwxyz";
-	static const uint32_t tokens[2][4] = {{1, 2, 3, 4}, {5, 6, 7, 8}};
+	static const char *const ids[] = {"a", "b", "c"};
 	uint64_t state = (uint64_t)_i + 1;
 
-#define ROLL(n) ((state = state * UINT64_C(6364136223846793005) + 1) >> 33) % (n)
 	kvw_cd_destroy(cd);
 	make(_i % 2 == 0 ? UINT64_C(1) << 30 : 4000);
 	for (int step = 0; step < 4000; step++) {
-		const char *id = ids[ROLL(3)];
-		struct kvw_cd_instance *known = kvw_cd_find_instance(cd, kvw_slice_of(id));
-		uint64_t next = known == NULL ? 1 : known->seq + 1;
+		const char *id = ids[roll(&state, 3)];
+		struct kvw_cd_instance *known;
 
-		if (ROLL(200) == 0)
+		if (roll(&state, 200) == 0)
 			kvw_cd_leave(cd, kvw_slice_of(id));
 		known = kvw_cd_find_instance(cd, kvw_slice_of(id));
-		if (ROLL(100) == 0)
+		if (roll(&state, 100) == 0)
 			register_it(
 				id, "10.0.0.1", step * SECOND, known != NULL && known->registered);
-		if (ROLL(50) == 0)
+		if (roll(&state, 50) == 0)
 			kvw_cd_tick(cd, 30 * SECOND, step * SECOND);
-		(void)send((struct send){.instance = id,
-			.hashes = all + ROLL(26),
-			.backend = backends[ROLL(3)],
-			.incarnation = 1 + (uint64_t)step / 500 + ROLL(2),
-			.seq = next + ROLL(3) - 1 == 0 ? 1 : next + ROLL(3) - 1,
-			.size = ROLL(100),
-			.type = ROLL(2) == 0 ? KVW_CE_STORE : (enum kvw_ce_type)(ROLL(3)),
-			.tier = (enum kvw_ce_tier)(ROLL(2)),
-			.shared = ROLL(4) == 0,
-			.tokens = ROLL(2) == 0 ? tokens[ROLL(2)] : NULL,
-			.offset = (int64_t)(ROLL(3)) * 4});
+		known = kvw_cd_find_instance(cd, kvw_slice_of(id));
+		(void)send(
+			random_batch(&state, id, known == NULL || known->seq == 0 ? 1 : known->seq,
+				1 + (uint64_t)step / 500));
 		if (step % 50 == 0)
 			check_all();
 	}
-#undef ROLL
 }
 END_TEST
 
