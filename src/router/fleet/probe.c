@@ -652,7 +652,7 @@ static void finish_target(struct target *target)
 	free(target);
 }
 
-/* Of the worker's endpoint. */
+/* Returns the target of the worker's endpoint; NULL: none. */
 static struct target *find_target(struct kvw_prober *prober, const struct kvw_worker *worker)
 {
 	struct target *target;

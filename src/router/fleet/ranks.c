@@ -131,7 +131,7 @@ void kvw_rank_refused(struct kvw_worker *worker, int64_t number, int64_t now_ns)
 	bool other = index == KVW_RANK_INDEX &&
 		     number_of(worker, KVW_RANK_GLOBAL) != number_of(worker, KVW_RANK_INDEX);
 
-	/* Of several requests with the same refused number one counts. */
+	/* One of several requests with the same refused number counts. */
 	if (index == KVW_RANK_UNSENT || number != number_of(worker, index))
 		return;
 	atomic_store(&lead->rank_proven, false);

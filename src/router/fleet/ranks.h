@@ -32,7 +32,7 @@ struct kvw_worker;
 #define KVW_RANK_UNKNOWN UINT32_MAX /* a global rank */
 #define KVW_RANK_ROOM    4 /* bytes that "@RANK" adds to a URL, with a final zero */
 
-/* What X-data-parallel-rank has to say. */
+/* The number that a server expects in X-data-parallel-rank. */
 enum kvw_rank_index { KVW_RANK_INDEX, KVW_RANK_GLOBAL, KVW_RANK_UNSENT };
 
 /* The index at the end of URL@INDEX, and the length of that URL; KVW_RANK_NONE: of a URL without

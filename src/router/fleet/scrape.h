@@ -52,7 +52,7 @@ struct kvw_scrape {
 /* Reads the text. Any bytes are allowed; lines that are no samples are skipped. */
 void kvw_scrape_metrics(const char *text, size_t len, struct kvw_scrape *out);
 
-/* What one data-parallel rank of the server says. */
+/* The samples of one data-parallel rank of the server. */
 struct kvw_scraped_rank {
 	uint32_t global; /* its label `engine` */
 	struct kvw_scrape said;

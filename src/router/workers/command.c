@@ -134,7 +134,7 @@ static bool make_request(const struct kvw_workers_options *options, FILE *in, st
 	return r->target != NULL && (!wants_body || r->body != NULL);
 }
 
-/* Of a server with data-parallel ranks the answer is a list, in which all say the same. */
+/* A server with data-parallel ranks answers by a list, whose entries are equal. */
 static bool is_drained(struct kvw_slice json)
 {
 	json_t *root = json_loadb(json.data, json.len, 0, NULL);
