@@ -91,25 +91,35 @@ static double whole_ns(const struct kvw_cost *cost)
 	return cost->total_ns > 0 ? cost->total_ns : cost->queue_ns + cost->prefill_ns;
 }
 
-/* The cheapest prefiller but for the decoder itself. SIZE_MAX: there is none. */
-static size_t best_prefiller(
-	const struct kvw_candidates *set, const struct kvw_cost *costs, size_t but)
-{
-	size_t best = SIZE_MAX;
+/* The two cheapest prefillers, the cheaper first; SIZE_MAX: none. A decoder that prefills, too, is
+ * paired with the other one. */
+struct prefillers {
+	size_t best, second;
+};
 
-	for (size_t i = 0; i < set->count; i++)
-		if (i != but && set->items[i].prefills &&
-			(best == SIZE_MAX || whole_ns(&costs[i]) < whole_ns(&costs[best])))
-			best = i;
-	return best;
+static struct prefillers find_prefillers(
+	const struct kvw_candidates *set, const struct kvw_cost *costs)
+{
+	struct prefillers p = {SIZE_MAX, SIZE_MAX};
+
+	for (size_t i = 0; i < set->count; i++) {
+		double ns = whole_ns(&costs[i]);
+
+		if (!set->items[i].prefills)
+			continue;
+		if (p.best == SIZE_MAX || ns < whole_ns(&costs[p.best]))
+			p = (struct prefillers){i, p.best};
+		else if (p.second == SIZE_MAX || ns < whole_ns(&costs[p.second]))
+			p.second = i;
+	}
+	return p;
 }
 
-static void look_at(const struct kvw_candidates *set, const struct kvw_cost *costs,
-	uint32_t prompt_tokens, const struct kvw_transfer *transfer, size_t i,
-	struct kvw_split *out)
+/* Compares the worker i as the only worker, and as the decoder of a pair, with the best so far. */
+static void look_at(const struct kvw_cost *costs, uint32_t prompt_tokens,
+	const struct kvw_transfer *transfer, size_t i, size_t prefiller, struct kvw_split *out)
 {
 	const struct kvw_cost *cost = &costs[i];
-	size_t prefiller = best_prefiller(set, costs, i);
 	double tokens = prompt_tokens - cached_of(cost), moved_ns, price;
 
 	if (!out->has_here || whole_ns(cost) < out->here_ns) {
@@ -137,11 +147,14 @@ void kvw_split_choose(const struct kvw_candidates *set, const struct kvw_cost *c
 	uint32_t prompt_tokens, const struct kvw_transfer *transfer, int64_t threshold, size_t only,
 	struct kvw_split *out)
 {
+	struct prefillers p = find_prefillers(set, costs);
+
 	*out = (struct kvw_split){.split = false};
 	for (size_t i = 0; i < set->count; i++)
 		if (set->items[i].usable && set->items[i].role != KVW_ROLE_PREFILL &&
 			(only == KVW_SPLIT_ANY || only == i))
-			look_at(set, costs, prompt_tokens, transfer, i, out);
+			look_at(costs, prompt_tokens, transfer, i, i == p.best ? p.second : p.best,
+				out);
 	if (!out->has_pair)
 		return;
 	if (threshold >= 0)
