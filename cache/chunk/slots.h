@@ -56,6 +56,15 @@ static inline void kvt_slot_set_add(struct kvt_slot_set *set, uint32_t slot)
 	set->bits[slot / 64] |= 1ull << slot % 64;
 }
 
+static inline bool kvt_slot_set_is_empty(const struct kvt_slot_set *set)
+{
+	uint64_t any = set->all;
+
+	for (size_t i = 0; i < KVT_TENANT_SLOTS / 64; i++)
+		any |= set->bits[i];
+	return any == 0;
+}
+
 static inline bool kvt_slot_set_has(const struct kvt_slot_set *set, uint32_t slot)
 {
 	return set->all || (set->bits[slot / 64] >> slot % 64 & 1) != 0;

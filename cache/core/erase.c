@@ -217,8 +217,12 @@ enum kvt_status kvt_erase_tenant(
 enum kvt_status kvt_table_raise(struct kvt *k, uint32_t slot, uint64_t timeout_ns)
 {
 	struct victims victims = {.slot = &slot};
+	enum kvt_status status;
 
-	return k->generations.home != NULL ? run(k, &victims, timeout_ns, NULL) : KVT_MISS;
+	if (k->generations.home == NULL)
+		return KVT_ENOTSUP;
+	status = run(k, &victims, timeout_ns, NULL);
+	return status == KVT_MISS ? KVT_OK : status; /* the change is made; a local disk may lag */
 }
 
 /* Its store of this handle's path and rank goes. Other processes have others: they hear of its

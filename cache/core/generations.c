@@ -34,7 +34,7 @@
 #define MOST_NS  10000000000
 #define AGAIN_NS 200000000 /* after a failure */
 
-#define PAGES_MOST 256 /* of a table, which comes in 130 at most */
+#define PAGES_MOST 512 /* pages of a table, which has 258 at most, and of changes meanwhile */
 #define LINE_MOST  256 /* questions in line */
 
 /* A question on its way, or in line for it. */
@@ -167,7 +167,7 @@ static void adopt(struct kvt *k, const struct kvt_asking *asking)
 		g->number = KVT_NUMBER_LOST;
 	pthread_mutex_unlock(&g->lock);
 	g->changed->all |= other;
-	count = free_slots(k, g->changed, was_known);
+	count = kvt_slot_set_is_empty(g->changed) ? 0 : free_slots(k, g->changed, was_known);
 	if (other && was_known) {
 		kvt_count(&k->counters.tables_lost, 1);
 		kvt_note(&k->surroundings, KVT_LOG_WARN,

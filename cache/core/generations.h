@@ -22,6 +22,11 @@ bool kvt_generations_await(struct kvt *k, uint64_t timeout_ns);
  * is no shared table. And a slot gets another generation: KVT_OK, KVT_EIO. */
 enum kvt_status kvt_table_read(struct kvt *k, struct kvt_table_ask *ask) KVT_MUST_CHECK;
 enum kvt_status kvt_table_raise(struct kvt *k, uint32_t slot, uint64_t timeout_ns) KVT_MUST_CHECK; /* erase.c */
+/* Whether a shared tier keeps the table: there is one, and its settings let it be used. */
+static inline bool kvt_table_is_shared(const struct kvt *k)
+{
+	return k->generations.home != NULL;
+}
 
 /* For kvtierd, which makes names of its own of these: the numbers of n slots, as far as this handle knows the shared
  * table; else 0. */

@@ -364,7 +364,8 @@ static void sum_it(struct kvt *k, struct put *put, const void *from, struct kvt_
 	put->cargo->piece_bytes = piece;
 }
 
-static void commit_one(
+/* Returns whether the chunk is published: KVT_MISS, if it was erased while it was filled. */
+static enum kvt_status commit_one(
 	struct kvt *k, struct put *put, const struct kvt_checksum *given, int64_t begun_ns)
 {
 	const struct kvt_blocks *names = put->cargo != NULL ? put->cargo->item.blocks : NULL;
@@ -372,7 +373,7 @@ static void commit_one(
 	enum kvt_status status;
 
 	if (put->entry == KVT_NO_ENTRY)
-		return;
+		return KVT_OK;
 	if (given != NULL)
 		sum = *given;
 	else
@@ -389,6 +390,7 @@ static void commit_one(
 			status, begun_ns);
 	send_down(k, put->cargo, status == KVT_OK);
 	kvt_l1_release(k->l1, put->entry);
+	return status;
 }
 
 enum kvt_status kvt_put_commit(struct kvt *k, struct kvt_reservation *r, size_t ready,
@@ -402,7 +404,7 @@ enum kvt_status kvt_put_commit(struct kvt *k, struct kvt_reservation *r, size_t 
 		return KVT_EINVAL;
 	for (size_t i = 0; i < r->n; i++) {
 		if (i < ready)
-			commit_one(k, &r->puts[i], checksums != NULL ? &checksums[i] : NULL,
+			(void)!commit_one(k, &r->puts[i], checksums != NULL ? &checksums[i] : NULL,
 				r->begun_ns);
 		else
 			drop(k, &r->puts[i]);
@@ -410,6 +412,15 @@ enum kvt_status kvt_put_commit(struct kvt *k, struct kvt_reservation *r, size_t 
 	kvt_took(k, KVT_LATENCY_PUT, r->begun_ns);
 	destroy(r);
 	return KVT_OK;
+}
+
+enum kvt_status kvt_put_publish(struct kvt *k, struct kvt_reservation *r, const struct kvt_checksum *sum)
+{
+	enum kvt_status status = commit_one(k, &r->puts[0], sum, r->begun_ns);
+
+	kvt_took(k, KVT_LATENCY_PUT, r->begun_ns);
+	destroy(r);
+	return status;
 }
 
 void kvt_put_abort(struct kvt *k, struct kvt_reservation *r)

@@ -25,6 +25,8 @@ struct kvt_generation_table {
 	pthread_mutex_t lock;    /* guards what follows */
 	uint8_t id[KVT_TABLE_ID_BYTES];
 	uint64_t last;
+	/* Slots whose places in the file are not to be believed: they are being written, or that failed. */
+	uint32_t own_first, own_count;
 	uint64_t numbers[KVT_SLOTS];
 };
 
@@ -54,11 +56,15 @@ static bool write_at(struct kvt_generation_table *g, uint64_t place, const void 
 /* With `writing`. */
 static enum kvt_status renew(struct kvt_generation_table *g)
 {
+	static const uint8_t none[KVT_TABLE_ID_BYTES];
 	size_t len = (size_t)(1 + KVT_SLOTS) * sizeof(struct place);
 	uint8_t *bytes = calloc(1, len);
 	bool good = bytes != NULL && getrandom(bytes, KVT_TABLE_ID_BYTES, 0) == KVT_TABLE_ID_BYTES;
 
-	if (!good || !write_at(g, 0, bytes, len)) {
+	/* The id is gone while the places are zeroed, so that a power loss leaves no table of both. */
+	if (!good || !write_at(g, 0, none, sizeof(none)) ||
+		!write_at(g, 1, bytes + sizeof(struct place), len - sizeof(struct place)) ||
+		!write_at(g, 0, bytes, sizeof(g->id))) {
 		free(bytes);
 		return KVT_EIO;
 	}
@@ -66,6 +72,7 @@ static enum kvt_status renew(struct kvt_generation_table *g)
 	memcpy(g->id, bytes, sizeof(g->id));
 	memset(g->numbers, 0, sizeof(g->numbers));
 	g->last = 0;
+	g->own_count = 0;
 	pthread_mutex_unlock(&g->lock);
 	free(bytes);
 	return KVT_OK;
@@ -136,7 +143,11 @@ void kvt_generation_table_read(struct kvt_generation_table *g, struct kvt_table_
 	pthread_mutex_unlock(&g->lock);
 	if (behind) { /* an older copy of the file came back */
 		pthread_mutex_lock(&g->writing);
-		(void)renew(g);
+		pthread_mutex_lock(&g->lock);
+		behind = !take_file(g) || g->last < ask->after; /* the store's former owner may have written it */
+		pthread_mutex_unlock(&g->lock);
+		if (behind)
+			(void)renew(g);
 		pthread_mutex_unlock(&g->writing);
 	}
 	pthread_mutex_lock(&g->lock);
@@ -146,12 +157,37 @@ void kvt_generation_table_read(struct kvt_generation_table *g, struct kvt_table_
 	pthread_mutex_unlock(&g->lock);
 }
 
+/* Believes the file of these slots no more until a write of them has succeeded; count 0: of none. Returns the last number. */
+static uint64_t distrust(struct kvt_generation_table *g, uint32_t first, uint32_t count)
+{
+	uint64_t last;
+
+	pthread_mutex_lock(&g->lock);
+	g->own_first = first;
+	g->own_count = count;
+	last = g->last;
+	pthread_mutex_unlock(&g->lock);
+	return last;
+}
+
+/* The former numbers, after a write that failed: some of it may be in the file. */
+static void write_back(struct kvt_generation_table *g, uint32_t first, uint32_t count, struct place *places)
+{
+	for (uint32_t i = 0; i < count; i++) {
+		uint64_t number = g->numbers[first + i];
+
+		places[i] = (struct place){number, number != 0 ? check_of(g->id, first + i, number) : 0};
+	}
+	if (write_at(g, 1 + first, places, count * sizeof(*places)))
+		(void)distrust(g, 0, 0);
+}
+
 /* New places for slots from `first` on, in `places`. With `writing`. */
 static enum kvt_status write_places(
 	struct kvt_generation_table *g, uint32_t first, uint32_t count, struct place *places)
 {
 	uint8_t random[3];
-	uint64_t last = g->last;
+	uint64_t last = distrust(g, first, count);
 
 	for (uint32_t i = 0; i < count; i++) {
 		if (getrandom(random, sizeof(random), 0) != sizeof(random))
@@ -159,12 +195,15 @@ static enum kvt_status write_places(
 		last += kvt_change_step(random);
 		places[i] = (struct place){last, check_of(g->id, first + i, last)};
 	}
-	if (!write_at(g, 1 + first, places, count * sizeof(*places)))
+	if (!write_at(g, 1 + first, places, count * sizeof(*places))) {
+		write_back(g, first, count, places);
 		return KVT_EIO;
+	}
 	pthread_mutex_lock(&g->lock);
 	for (uint32_t i = 0; i < count; i++)
 		g->numbers[first + i] = places[i].number;
-	g->last = last;
+	g->last = last > g->last ? last : g->last;
+	g->own_count = 0;
 	pthread_mutex_unlock(&g->lock);
 	return KVT_OK;
 }
@@ -196,7 +235,8 @@ void kvt_generation_table_numbers(struct kvt_generation_table *g, const uint32_t
 	for (size_t i = 0; i < n; i++) {
 		off_t at = (off_t)((1 + slots[i]) * sizeof(p));
 
-		if (g->fd >= 0 && pread(g->fd, &p, sizeof(p), at) == sizeof(p) && p.number > g->numbers[slots[i]] &&
+		if (g->fd >= 0 && slots[i] - g->own_first >= g->own_count &&
+			pread(g->fd, &p, sizeof(p), at) == sizeof(p) && p.number > g->numbers[slots[i]] &&
 			p.check == check_of(g->id, slots[i], p.number)) {
 			g->numbers[slots[i]] = p.number;
 			g->last = p.number > g->last ? p.number : g->last;

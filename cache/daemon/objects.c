@@ -20,6 +20,7 @@
 #define OPENSSL_SUPPRESS_DEPRECATED /* SHA256_*() allocate nothing and cannot fail */
 #include <openssl/sha.h>
 
+#include "core/generations.h"
 #include "daemon/objects_parts.h"
 #include "memory/arena.h"
 
@@ -129,10 +130,11 @@ static enum kvt_status open_cache(
 	if (memcmp(&config.fingerprint, &none, sizeof(none)) == 0)
 		(void)SHA256(
 			(const uint8_t *)version, sizeof(version) - 1, config.fingerprint.bytes);
-	o->shared = config.l2_url != NULL && config.l2_url[0] != '\0';
 	o->put_room = segment.bytes / 2;
 	status = kvt_open(&config, &o->cache);
-	if (status != KVT_OK)
+	if (status == KVT_OK)
+		o->shared = kvt_table_is_shared(o->cache);
+	else
 		snprintf(why, KVT_REASON_BYTES, "the cache cannot be opened: %s",
 			kvt_status_text(status));
 	return status;

@@ -88,11 +88,11 @@ enum kvt_status kvt_bucket_erase(struct kvt_objects *o, struct kvw_slice bucket,
 		kvt_catalog_forget_bucket(o->catalog, bucket);
 	if (o->shared) /* a sweep forgets a tenant's names */
 		return erase_tenant(o, tenant != NULL ? tenant : &own, erased);
-	status = change(o, kvt_tenant_slot(tenant != NULL ? tenant : &own));
+	status = tenant == NULL ? change_engines(o) : KVT_OK;
+	if (status == KVT_OK)
+		status = change(o, kvt_tenant_slot(tenant != NULL ? tenant : &own));
 	if (status == KVT_OK && tenant != NULL)
 		return erase_tenant(o, tenant, erased);
-	if (status == KVT_OK)
-		status = change_engines(o);
 	if (status == KVT_OK)
 		*erased = kvt_slot_free(o->cache, kvt_tenant_slot(&own));
 	return status;

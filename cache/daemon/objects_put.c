@@ -281,7 +281,8 @@ static enum kvt_status take_place(struct kvt_objects *o, const struct kvt_object
 	if (status != KVT_OK)
 		return status;
 	bytes_copy(segments, put->segments, put->bytes);
-	return kvt_put_commit(o->cache, place, 1, sum);
+	status = kvt_put_publish(o->cache, place, sum);
+	return status == KVT_MISS ? KVT_EXISTS : status; /* erased meanwhile: another try */
 }
 
 /* What was staged becomes the object of its name. The reservation stays. */
@@ -333,8 +334,10 @@ static enum kvt_status end(struct kvt_objects *o, struct kvt_object_put *put, co
 {
 	enum kvt_status status;
 
-	if (put->direct && is_first(o, put))
-		return kvt_put_commit(o->cache, put->reservation, 1, sum);
+	if (put->direct && is_first(o, put)) {
+		status = kvt_put_publish(o->cache, put->reservation, sum);
+		return status == KVT_MISS ? KVT_BUSY : status; /* erased meanwhile */
+	}
 	status = settle(o, put, sum, wait, outcome);
 	if (status != KVT_MISS)
 		kvt_put_abort(o->cache, put->reservation);

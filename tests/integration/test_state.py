@@ -42,7 +42,6 @@ def routers(tmp_path):
     yield make
     for router in made:
         router.kill()
-        router.listen.close()
         assert "Sanitizer" not in router.log(), router.log()[-8000:]
 
 

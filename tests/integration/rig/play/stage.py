@@ -177,7 +177,6 @@ class Stage:
             actor.rig.stop()
         if self.router:
             self.router.kill()
-            self.router.listen.close()
 
     # --- what workers receive ---
 

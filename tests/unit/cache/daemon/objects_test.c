@@ -513,6 +513,32 @@ START_TEST(a_tenant_has_its_quota)
 }
 END_TEST
 
+/* An erase of the tenant takes the place that a put under way fills: the put is refused, not lost. */
+START_TEST(a_put_whose_place_was_erased_is_not_answered_as_stored)
+{
+	struct kvt_object_put *p;
+	enum kvt_put_outcome outcome;
+	struct kvt_checksum sum;
+	struct kvt_tenant tenant;
+	size_t erased;
+
+	kvt_tenant_of("tenant", 6, &tenant);
+	begin(8 * MIB);
+	bed.tenant = &tenant;
+	ck_assert_int_eq(put_begin(&bed, "b", "k", 1, MIB, &p, &sum), KVT_OK);
+	ck_assert_int_eq(kvt_bucket_erase(bed.objects, KVW_SLICE("b"), &tenant, &erased), KVT_OK);
+	ck_assert_int_eq(kvt_object_put_end(bed.objects, p, &sum, true, &outcome), KVT_BUSY);
+	ck_assert_int_eq(get(&bed, "b", "k", 1), KVT_MISS);
+	ck_assert_int_eq(put(&bed, "b", "k", 2, MIB, NULL), KVT_OK);
+	ck_assert_int_eq(get(&bed, "b", "k", 2), KVT_OK);
+	ck_assert_int_eq(put_begin(&bed, "b", "l", 3, MIB, &p, &sum), KVT_OK);
+	ck_assert_int_eq(kvt_bucket_erase(bed.objects, KVW_SLICE("b"), NULL, &erased), KVT_OK);
+	ck_assert_int_eq(kvt_object_put_end(bed.objects, p, &sum, true, &outcome), KVT_OK);
+	ck_assert_int_eq(get(&bed, "b", "l", 3), KVT_OK); /* it ended after the erase */
+	finish();
+}
+END_TEST
+
 /* However many there are, it is one change and one pass. */
 START_TEST(a_bucket_of_many_tenants_is_erased)
 {
@@ -606,6 +632,7 @@ int main(void)
 	tcase_add_test(cases, what_was_evicted_is_not_listed_and_forgotten);
 	tcase_add_test(cases, a_bucket_has_its_quota);
 	tcase_add_test(cases, a_tenant_has_its_quota);
+	tcase_add_test(cases, a_put_whose_place_was_erased_is_not_answered_as_stored);
 	tcase_add_test(cases, a_bucket_of_many_tenants_is_erased);
 	tcase_add_test(cases, a_limited_bucket_is_one_tenant);
 	tcase_add_test(cases, while_the_name_means_another_file_nothing_is_leased);
