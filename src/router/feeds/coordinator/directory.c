@@ -263,9 +263,12 @@ static uint64_t binding_bytes(const struct kvw_cd_binding *binding)
 	return sizeof(*binding) + binding->len + 24 + (uint64_t)binding->token_count * 4;
 }
 
-static bool has_room(const struct kvw_cd *cd, uint64_t bytes)
+/* L2, which predicts nothing, leaves half of the memory to L1. */
+static bool has_room(const struct kvw_cd *cd, enum kvw_ce_tier tier, uint64_t bytes)
 {
-	return cd->bytes + bytes <= cd->options.bytes;
+	uint64_t most = tier == KVW_CE_L1 ? cd->options.bytes : cd->options.bytes / 2;
+
+	return cd->bytes + bytes <= most;
 }
 
 static void free_object(struct kvw_cd *cd, struct kvw_cd_object *object)
@@ -397,8 +400,8 @@ static void report_binding(struct kvw_cd *cd, const struct kvw_cd_binding *bindi
 }
 
 /* Sets the tokens of a chunk hash. */
-static void bind_tokens(
-	struct kvw_cd *cd, struct kvw_cd_binding *binding, const struct kvw_ce_entry *entry)
+static void bind_tokens(struct kvw_cd *cd, struct kvw_cd_binding *binding, enum kvw_ce_tier tier,
+	const struct kvw_ce_entry *entry)
 {
 	size_t bytes = entry->token_count * sizeof(*binding->tokens);
 	uint32_t *tokens;
@@ -406,7 +409,7 @@ static void bind_tokens(
 	if (binding->token_count == entry->token_count && binding->offset == entry->offset &&
 		memcmp(binding->tokens, entry->tokens, bytes) == 0)
 		return;
-	tokens = has_room(cd, bytes) ? malloc(bytes) : NULL;
+	tokens = has_room(cd, tier, bytes) ? malloc(bytes) : NULL;
 	if (tokens == NULL) {
 		cd->counts.dropped++;
 		return;
@@ -599,19 +602,20 @@ static void store(struct kvw_cd *cd, struct kvw_cd_instance *instance,
 		if (object == NULL)
 			need += sizeof(*object) + sizeof(struct kvw_cd_binding) + 48 +
 				entry->key.hash.len + entry->key.model.len + entry->key.salt.len;
-		if (has_room(cd, need) && object == NULL)
+		if (has_room(cd, batch->tier, need) && object == NULL)
 			object = add_object(cd, &entry->key, name_hash, hash);
-		if (object == NULL || !has_room(cd, sizeof(*placement)) ||
+		if (object == NULL || !has_room(cd, batch->tier, sizeof(*placement)) ||
 			!add_placement(cd, object, instance, batch, entry->size_bytes)) {
 			cd->counts.dropped++;
-			miss(instance);
+			if (batch->tier == KVW_CE_L1)
+				miss(instance);
 			if (object != NULL && STAILQ_EMPTY(&object->placements))
 				free_object(cd, object);
 			return;
 		}
 	}
 	if (entry->token_count > 0)
-		bind_tokens(cd, object->binding, entry);
+		bind_tokens(cd, object->binding, batch->tier, entry);
 	if (batch->tier != KVW_CE_L1)
 		return;
 	if (kvw_cd_is_named(object)) {

@@ -16,7 +16,8 @@
  * go with it.
  *
  * A pure state machine: batches and time go in, changes of L1 come out by callbacks. No socket, no
- * clock, no thread. Memory is bounded by options.bytes; beyond it stores are dropped and counted.
+ * clock, no thread. Memory is bounded by options.bytes; beyond it stores are dropped and
+ * counted, those of L2 already beyond half of it.
  *
  * Threads: belongs to the feed's.
  */

@@ -454,6 +454,27 @@ START_TEST(memory_and_instances_are_bounded)
 }
 END_TEST
 
+START_TEST(l2_leaves_half_of_the_memory_and_its_loss_is_none_of_l1)
+{
+	kvw_cd_destroy(cd);
+	make(4000);
+	(void)send((struct send){.instance = "a",
+		.hashes = "abcdefghijklmnopqrstuvwxyz",
+		.backend = "fs",
+		.incarnation = 5,
+		.seq = 1,
+		.size = 8,
+		.tier = KVW_CE_L2});
+	ck_assert_uint_gt(cd->counts.dropped, 0);
+	ck_assert_uint_gt(cd->object_count, 0);
+	ck_assert_uint_le(cd->bytes, 2000);
+	(void)send((struct send){
+		.instance = "a", .hashes = "012", .incarnation = 5, .seq = 2, .size = 8});
+	ck_assert_uint_eq(l1_of("a"), 3);
+	ck_assert(!kvw_cd_find_instance(cd, KVW_SLICE("a"))->incomplete);
+}
+END_TEST
+
 static uint64_t roll(uint64_t *state, uint64_t below)
 {
 	return kvw_random(state) % below;
@@ -526,6 +547,7 @@ int main(void)
 	tcase_add_test(tc,
 		a_server_that_leaves_keeps_its_l2_and_one_that_never_registered_ends_after_an_hour);
 	tcase_add_test(tc, memory_and_instances_are_bounded);
+	tcase_add_test(tc, l2_leaves_half_of_the_memory_and_its_loss_is_none_of_l1);
 	tcase_add_loop_test(tc, random_batches_leave_the_books_right, 0, 8);
 	return run_tcase("coordinator-directory", tc);
 }
