@@ -223,12 +223,18 @@ static void report_l1(struct kvw_cd *cd, struct kvw_cd_instance *instance,
 		cd->options.l1(cd->options.ctx, instance, object, holds);
 }
 
+static bool is_private_l2(const struct kvw_cd_placement *placement)
+{
+	return placement->tier == KVW_CE_L2 && !placement->shared;
+}
+
 /* Enters the placement into the books of its instance, or takes it out of them. */
 static void enlist(struct kvw_cd *cd, struct kvw_cd_placement *placement)
 {
 	struct kvw_cd_instance *instance = placement->instance;
 
 	instance->placements++;
+	instance->private_l2 += is_private_l2(placement);
 	if (placement->tier != KVW_CE_L1)
 		return;
 	if (!holds_l1(placement->object, instance)) {
@@ -244,6 +250,7 @@ static void delist(struct kvw_cd *cd, struct kvw_cd_placement *placement)
 	struct kvw_cd_instance *instance = placement->instance;
 
 	instance->placements--;
+	instance->private_l2 -= is_private_l2(placement);
 	if (placement->tier != KVW_CE_L1)
 		return;
 	LIST_REMOVE(placement, l1_entry);
@@ -434,6 +441,23 @@ void kvw_cd_fence(struct kvw_cd *cd, struct kvw_cd_instance *instance)
 	instance->reports = false;
 	instance->named = instance->unnamed = 0;
 	instance->incomplete = false;
+}
+
+void kvw_cd_forget_l2(struct kvw_cd *cd, struct kvw_cd_instance *instance)
+{
+	struct kvw_cd_object *object, *next;
+
+	for (object = TAILQ_FIRST(&cd->objects); object != NULL && instance->private_l2 > 0;
+		object = next) {
+		struct kvw_cd_placement *at = STAILQ_FIRST(&object->placements), *after;
+
+		next = TAILQ_NEXT(object, entry);
+		for (; at != NULL; at = after) {
+			after = STAILQ_NEXT(at, entry);
+			if (at->instance == instance && is_private_l2(at))
+				remove_placement(cd, at); /* the last one with its object */
+		}
+	}
 }
 
 /* A report of L1 was lost, or came before the coordinator was there. */

@@ -91,6 +91,7 @@ struct kvw_cd_instance {
 	TAILQ_ENTRY(kvw_cd_instance) entry;
 	LIST_HEAD(, kvw_cd_placement) l1;
 	uint64_t l1_objects, placements; /* that it reported last */
+	uint64_t private_l2;             /* of the placements */
 	struct kvw_cd_modules used;      /* private ones */
 
 	bool registered;
@@ -193,7 +194,7 @@ bool kvw_cd_beat(struct kvw_cd *cd, struct kvw_slice id, int64_t now_ns) KVW_MUS
 void kvw_cd_leave(struct kvw_cd *cd, struct kvw_slice id);
 
 /* To be called every second or so: forgets registered instances without a heartbeat since
- * timeout_ns, and L1 of unregistered ones that were not heard of for an hour. */
+ * timeout_ns, and all but shared L2 of unregistered ones that were not heard of for an hour. */
 void kvw_cd_tick(struct kvw_cd *cd, int64_t timeout_ns, int64_t now_ns);
 
 struct kvw_cd_instance *kvw_cd_find_instance(const struct kvw_cd *cd, struct kvw_slice id);

@@ -394,7 +394,7 @@ START_TEST(a_silent_server_loses_l1_and_is_forgotten)
 }
 END_TEST
 
-START_TEST(a_server_that_leaves_keeps_its_l2_and_one_that_never_registered_ends_after_an_hour)
+START_TEST(a_server_that_leaves_keeps_its_l2_for_an_hour_and_a_shared_pool_stays)
 {
 	register_it("a", "10.0.0.1", SECOND, false);
 	(void)send((struct send){
@@ -414,9 +414,19 @@ START_TEST(a_server_that_leaves_keeps_its_l2_and_one_that_never_registered_ends_
 	ck_assert_uint_eq(cd->tier_count[KVW_CE_L2], 1);
 	kvw_cd_tick(cd, 30 * SECOND, 3000 * SECOND);
 	ck_assert_uint_eq(l1_of("b"), 1);
+	(void)send((struct send){.instance = "c",
+		.hashes = "xy",
+		.backend = "pool",
+		.incarnation = 5,
+		.seq = 1,
+		.size = 8,
+		.tier = KVW_CE_L2,
+		.shared = true});
 	kvw_cd_tick(cd, 30 * SECOND, 3700 * SECOND);
+	ck_assert_uint_eq(cd->tier_count[KVW_CE_L1], 0);
+	ck_assert_uint_eq(cd->tier_count[KVW_CE_L2], 2); /* of the shared pool */
 	ck_assert_uint_eq(cd->instance_count, 1);
-	ck_assert_uint_eq(cd->object_count, 1);
+	ck_assert_ptr_null(kvw_cd_find_instance(cd, KVW_SLICE("a")));
 }
 END_TEST
 
@@ -545,7 +555,7 @@ int main(void)
 	tcase_add_test(tc, a_declaration_replaces_the_one_before);
 	tcase_add_test(tc, a_silent_server_loses_l1_and_is_forgotten);
 	tcase_add_test(tc,
-		a_server_that_leaves_keeps_its_l2_and_one_that_never_registered_ends_after_an_hour);
+		a_server_that_leaves_keeps_its_l2_for_an_hour_and_a_shared_pool_stays);
 	tcase_add_test(tc, memory_and_instances_are_bounded);
 	tcase_add_test(tc, l2_leaves_half_of_the_memory_and_its_loss_is_none_of_l1);
 	tcase_add_loop_test(tc, random_batches_leave_the_books_right, 0, 8);
