@@ -614,11 +614,13 @@ static void store(struct kvw_cd *cd, struct kvw_cd_instance *instance,
 	uint64_t hash = key_hash_of(&entry->key, name_hash);
 	struct kvw_cd_object *object = find_object(cd, &entry->key, hash);
 	struct kvw_cd_placement *placement = NULL;
+	bool is_new;
 
 	if (object != NULL)
 		placement =
 			find_placement(object, instance, batch, find_backend(cd, batch->backend));
-	if (placement != NULL) {
+	is_new = placement == NULL;
+	if (!is_new) {
 		store_again(cd, placement, instance, batch, entry->size_bytes);
 	} else {
 		uint64_t need = sizeof(*placement);
@@ -648,7 +650,8 @@ static void store(struct kvw_cd *cd, struct kvw_cd_instance *instance,
 		instance->unnamed++;
 		cd->counts.unnamed++;
 	}
-	instance->stored_since += entry->size_bytes;
+	if (is_new) /* a repeated store replaces nothing */
+		instance->stored_since += entry->size_bytes;
 }
 
 void kvw_cd_entry(struct kvw_cd *cd, struct kvw_cd_instance *instance,

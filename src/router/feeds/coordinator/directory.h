@@ -105,7 +105,7 @@ struct kvw_cd_instance {
 	bool reports; /* it has sent a batch since it came or restarted */
 	bool has_cursor, gap;
 	uint64_t incarnation, seq;
-	/* Bytes stored in L1 since a report was lost; INT64_MAX: none was. */
+	/* Bytes of objects that were new in L1 since a report was lost. */
 	uint64_t stored_since;
 	bool incomplete;         /* reports were lost, and L1 was not replaced since */
 	uint64_t named, unnamed; /* L1 objects stored with and without tokens, since its restart */

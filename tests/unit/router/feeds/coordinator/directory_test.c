@@ -204,7 +204,10 @@ START_TEST(a_gap_lasts_until_l1_was_replaced)
 		.instance = "a", .hashes = "yz", .incarnation = 5, .seq = 5, .size = 8});
 	ck_assert(a->incomplete);
 	(void)send((struct send){
-		.instance = "a", .hashes = "w", .incarnation = 5, .seq = 6, .size = 8});
+		.instance = "a", .hashes = "xyz", .incarnation = 5, .seq = 6, .size = 8});
+	ck_assert(a->incomplete); /* they were there already */
+	(void)send((struct send){
+		.instance = "a", .hashes = "w", .incarnation = 5, .seq = 7, .size = 8});
 	ck_assert(!a->incomplete);
 	(void)send((struct send){.instance = "c",
 		.hashes = "w",
