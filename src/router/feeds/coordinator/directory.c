@@ -644,7 +644,8 @@ static void store(struct kvw_cd *cd, struct kvw_cd_instance *instance,
 		bind_tokens(cd, object->binding, batch->tier, entry);
 	if (batch->tier != KVW_CE_L1)
 		return;
-	if (kvw_cd_is_named(object)) {
+	if (kvw_cd_is_named(object) &&
+		(cd->options.can_name == NULL || cd->options.can_name(cd->options.ctx, object))) {
 		instance->named++;
 	} else {
 		instance->unnamed++;

@@ -108,7 +108,7 @@ struct kvw_cd_instance {
 	/* Bytes of objects that were new in L1 since a report was lost. */
 	uint64_t stored_since;
 	bool incomplete;         /* reports were lost, and L1 was not replaced since */
-	uint64_t named, unnamed; /* L1 objects stored with and without tokens, since its restart */
+	uint64_t named, unnamed; /* L1 objects stored with and without a name, since its restart */
 
 	bool declares;
 	uint64_t declared_incarnation, declared_revision;
@@ -122,7 +122,7 @@ struct kvw_cd_instance {
 struct kvw_cd_counts {
 	uint64_t batches[KVW_CE_TYPES]; /* applied */
 	uint64_t entries[KVW_CE_TYPES]; /* of them */
-	uint64_t unnamed;               /* stored entries of L1 without tokens or their offset */
+	uint64_t unnamed; /* stored entries of L1 that cannot be named */
 	uint64_t duplicates, stale, gaps, restarts;
 	uint64_t dropped; /* stores without room */
 	uint64_t registered, left, timeouts;
@@ -138,6 +138,8 @@ struct kvw_cd_options {
 	 * while it is held, but called in pairs when its tokens change. */
 	void (*l1)(void *ctx, struct kvw_cd_instance *instance, struct kvw_cd_object *object,
 		bool holds);
+	/* Can what kvw_cd_is_named be named there? Only then it counts as named. */
+	bool (*can_name)(void *ctx, const struct kvw_cd_object *object);
 	/* The instance is freed. */
 	void (*freed)(void *ctx, struct kvw_cd_instance *instance);
 	void *ctx;
