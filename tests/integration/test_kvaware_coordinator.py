@@ -231,6 +231,17 @@ def test_directory_answers_by_keys_and_pages(stage):
     assert server.ask("GET", "/instances/other/usage")[0] == 404
 
 
+def test_an_answer_that_would_be_too_long_is_refused(stage):
+    server = stage(1).server()
+    server.chunk = 8192
+    (entry,) = server.entries(list(range(4_000_000_000, 4_000_008_192)))
+    server.send(server.batch("store", [entry]))
+    status, found = server.ask("POST", "/directory/lookup", {"keys": [entry["key"]] * 100})
+    assert (status, found["chunks"]) == (200, 100)
+    status, found = server.ask("POST", "/directory/lookup", {"keys": [entry["key"]] * 1000})
+    assert (status, "64 MiB" in found["detail"]) == (413, True)
+
+
 @pytest.mark.parametrize(
     ("method", "path", "body", "status"),
     [

@@ -75,7 +75,7 @@ static enum kvw_err take_space(
 	struct kvw_kvspaces *spaces, const struct kvw_kvspace *added, uint32_t *space)
 {
 	uint32_t block_tokens = added->block_tokens;
-	size_t count = kvw_kvspaces_count(spaces);
+	size_t count = kvw_kvspaces_count(spaces), positions = 0;
 
 	if (block_tokens == 0 || block_tokens > KVW_KVSPACE_BLOCK_MAX)
 		return KVW_EINVAL;
@@ -86,8 +86,10 @@ static enum kvw_err take_space(
 			*space = (uint32_t)i;
 			return KVW_OK;
 		}
+		positions += spaces->items[i].by_position;
 	}
-	if (count == KVW_EXACT_CHAINS)
+	if (count == KVW_EXACT_CHAINS ||
+		(added->by_position && positions == KVW_KVSPACE_POSITIONS_MOST))
 		return KVW_ELIMIT;
 	*space = add_root(spaces, added, 0);
 	return KVW_OK;

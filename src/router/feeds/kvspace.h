@@ -25,7 +25,9 @@
 #include "kvway/slice.h"
 #include "wire/lmcache_hash.h"
 
-#define KVW_KVSPACE_BLOCK_MAX 8192u /* tokens of an engine's block */
+#define KVW_KVSPACE_BLOCK_MAX      8192u /* tokens of an engine's block */
+/* Spaces by positions: a server's reports may show any chunk size, and all feeds share the table. */
+#define KVW_KVSPACE_POSITIONS_MOST 4u
 
 struct kvw_kvspace {
 	enum kvw_reporter reporter;
@@ -53,7 +55,7 @@ enum kvw_err kvw_kvspaces_lmcache(struct kvw_kvspaces *spaces,
 	const struct kvw_lmcache_recipe *recipe, uint32_t *space) KVW_MUST_CHECK;
 
 /* The space of LMCache's chunks of this size by their positions, added if it is new. Errors are
- * those of kvw_kvspaces_engine. */
+ * those of kvw_kvspaces_engine; KVW_ELIMIT also beyond KVW_KVSPACE_POSITIONS_MOST of them. */
 enum kvw_err kvw_kvspaces_positions(
 	struct kvw_kvspaces *spaces, uint32_t chunk_tokens, uint32_t *space) KVW_MUST_CHECK;
 

@@ -20,6 +20,7 @@ struct kvw_member {
 	uint64_t rests;                                /* ranks, by the admin address; bits */
 	bool removed, refused;                         /* by the admin address; by the fleet */
 	uint32_t seen_ranks;                           /* by its metrics; 0: not read */
+	uint32_t fewer_ranks;                          /* pages in a row that showed fewer */
 	bool odd_ranks;                                /* logged: others than configured */
 	uint32_t mark;                                 /* of the list that was read last */
 };

@@ -23,6 +23,7 @@
 
 #define TICK_MS        50
 #define REFUSED_NS     KVW_NS_PER_S
+#define BELIEVED_PAGES 3 /* in a row, for fewer ranks: a starting engine's lines may lack */
 /* Time until no loop picks the worker from an older table any more. */
 #define LEAST_LEAVE_NS (100 * KVW_NS_PER_MS)
 #define GONE_PER_TICK  100                   /* most removals per tick: the thread has other work */
@@ -477,7 +478,7 @@ static void on_ranks(void *arg, struct kvw_worker *worker, uint32_t ranks)
 	struct kvw_members *members = arg;
 	struct kvw_member *member = find_member(members, worker->url);
 	const struct kvw_worker_config *config = member == NULL ? NULL : kvw_member_wanted(member);
-	uint32_t configured;
+	uint32_t configured, shown = ranks > KVW_RANKS_MOST ? 1 : ranks;
 	bool odd;
 
 	if (config == NULL || member->places[0] == NULL || member->places[0]->worker != worker)
@@ -485,6 +486,10 @@ static void on_ranks(void *arg, struct kvw_worker *worker, uint32_t ranks)
 	configured = kvw_ranks_configured(members->fleet->config, config);
 	if (configured == 1)
 		return;
+	member->fewer_ranks = shown < member->seen_ranks ? member->fewer_ranks + 1 : 0;
+	if (member->fewer_ranks > 0 && member->fewer_ranks < BELIEVED_PAGES)
+		return;
+	member->fewer_ranks = 0;
 	odd = ranks > KVW_RANKS_MOST || (configured > 0 && configured != ranks);
 	if (!member->odd_ranks && odd)
 		kvw_warn("fleet",
@@ -495,10 +500,9 @@ static void on_ranks(void *arg, struct kvw_worker *worker, uint32_t ranks)
 				  "others url=%s",
 			ranks > KVW_RANKS_MOST ? KVW_RANKS_MOST : (int)ranks, member->url);
 	member->odd_ranks = odd;
-	ranks = ranks > KVW_RANKS_MOST ? 1 : ranks;
 	members->ranks_changed =
-		members->ranks_changed || (configured == 0 && member->seen_ranks != ranks);
-	member->seen_ranks = ranks;
+		members->ranks_changed || (configured == 0 && member->seen_ranks != shown);
+	member->seen_ranks = shown;
 }
 
 static void note_list(struct kvw_members *members, enum kvw_member_source source, size_t count)

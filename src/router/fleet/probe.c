@@ -318,9 +318,17 @@ static void take_start_time(struct target *target, const struct kvw_scrape *scra
 	}
 }
 
-/* Each rank from its own samples; members.c makes workers of those that are none yet. */
+/* Each rank from its own samples; members.c makes workers of those that are none yet. Ranks are
+ * counted in the order of the page, so one that lacks a rank (its engine has counted nothing yet)
+ * would give figures to the wrong workers. */
 static void take_ranks(struct target *target, const struct kvw_scrape_page *page)
 {
+	size_t last = KVW_RANKS_MOST;
+
+	while (last > 0 && target->shares[last - 1] == NULL)
+		last--;
+	if (page->rank_count < last)
+		return;
 	for (size_t i = 0; i < page->rank_count; i++) {
 		struct kvw_probe_share *share = target->shares[i];
 

@@ -19,13 +19,14 @@ static enum kvw_err add_entry(struct kvw_fleet *fleet, const struct kvw_worker_c
 	char *why, size_t room)
 {
 	uint32_t ranks = kvw_ranks_configured(fleet->config, entry);
-	struct kvw_worker_config config;
 	struct kvw_worker *worker;
 	enum kvw_err err = KVW_OK;
 
 	if (ranks < 2)
 		return kvw_fleet_add(fleet, entry, why, room, &worker);
 	for (uint32_t rank = 0; rank < ranks && err == KVW_OK; rank++) {
+		struct kvw_worker_config config = {.url = NULL};
+
 		err = kvw_rank_config(entry, ranks, rank, &config);
 		if (err == KVW_OK)
 			err = kvw_fleet_add(fleet, &config, why, room, &worker);

@@ -330,7 +330,8 @@ void kvw_worker_ip(struct kvw_worker *worker, char *text, size_t room)
 {
 	struct sockaddr_storage address;
 
-	if (!kvw_worker_address(worker, 0, &address) ||
+	/* Only the lead knows which address has worked. */
+	if (!kvw_worker_address(worker->lead, 0, &address) ||
 		getnameinfo((const struct sockaddr *)&address, kvw_address_len(&address), text,
 			(socklen_t)room, NULL, 0, NI_NUMERICHOST) != 0)
 		(void)snprintf(text, room, "%s", worker->host);

@@ -141,6 +141,9 @@ struct kvw_tried {
 	uint32_t ids[KVW_TRIED_MAX];
 	/* of the slot then: since then another worker may occupy it */
 	uint32_t uses[KVW_TRIED_MAX];
+	/* the same of the worker's lead: its server (worker.h) */
+	uint32_t lead_ids[KVW_TRIED_MAX];
+	uint32_t lead_uses[KVW_TRIED_MAX];
 	/* for the client: "url: why; url: why", or "one: why; another: why"; empty while count
 	 * is 0 */
 	char text[384];

@@ -16,7 +16,9 @@ void kvw_tried_note(
 
 	if (tried->count < KVW_TRIED_MAX) {
 		tried->ids[tried->count] = worker->id;
-		tried->uses[tried->count++] = worker->use;
+		tried->uses[tried->count] = worker->use;
+		tried->lead_ids[tried->count] = worker->lead->id;
+		tried->lead_uses[tried->count++] = worker->lead->use;
 	}
 	if (named)
 		(void)snprintf(end, room, "%s%s: %s", len == 0 ? "" : "; ", worker->url, why);
@@ -36,7 +38,8 @@ static bool has_failed(const struct kvw_tried *tried, const struct kvw_worker *w
 static bool server_has_failed(const struct kvw_exchange *x, const struct kvw_worker *worker)
 {
 	for (uint32_t i = 0; worker->rank != KVW_RANK_NONE && i < x->tried.count; i++)
-		if (x->loop->fleet->workers[x->tried.ids[i]]->lead == worker->lead)
+		if (x->tried.lead_ids[i] == worker->lead->id &&
+			x->tried.lead_uses[i] == worker->lead->use)
 			return true;
 	return false;
 }

@@ -83,6 +83,7 @@ static enum kvw_err make_parts(struct kvw_coordinator *coordinator)
 		.bytes = config->kvaware_lmcache_coordinator_memory,
 		.seed = (uint64_t)kvw_clock_wall_ns() * UINT64_C(0x9e3779b97f4a7c15),
 		.l1 = kvw_coordinator_l1,
+		.can_name = kvw_coordinator_can_name,
 		.freed = kvw_coordinator_freed,
 		.ctx = coordinator,
 	};

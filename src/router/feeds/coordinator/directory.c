@@ -223,12 +223,18 @@ static void report_l1(struct kvw_cd *cd, struct kvw_cd_instance *instance,
 		cd->options.l1(cd->options.ctx, instance, object, holds);
 }
 
+static bool is_private_l2(const struct kvw_cd_placement *placement)
+{
+	return placement->tier == KVW_CE_L2 && !placement->shared;
+}
+
 /* Enters the placement into the books of its instance, or takes it out of them. */
 static void enlist(struct kvw_cd *cd, struct kvw_cd_placement *placement)
 {
 	struct kvw_cd_instance *instance = placement->instance;
 
 	instance->placements++;
+	instance->private_l2 += is_private_l2(placement);
 	if (placement->tier != KVW_CE_L1)
 		return;
 	if (!holds_l1(placement->object, instance)) {
@@ -244,6 +250,7 @@ static void delist(struct kvw_cd *cd, struct kvw_cd_placement *placement)
 	struct kvw_cd_instance *instance = placement->instance;
 
 	instance->placements--;
+	instance->private_l2 -= is_private_l2(placement);
 	if (placement->tier != KVW_CE_L1)
 		return;
 	LIST_REMOVE(placement, l1_entry);
@@ -263,9 +270,12 @@ static uint64_t binding_bytes(const struct kvw_cd_binding *binding)
 	return sizeof(*binding) + binding->len + 24 + (uint64_t)binding->token_count * 4;
 }
 
-static bool has_room(const struct kvw_cd *cd, uint64_t bytes)
+/* L2, which predicts nothing, leaves half of the memory to L1. */
+static bool has_room(const struct kvw_cd *cd, enum kvw_ce_tier tier, uint64_t bytes)
 {
-	return cd->bytes + bytes <= cd->options.bytes;
+	uint64_t most = tier == KVW_CE_L1 ? cd->options.bytes : cd->options.bytes / 2;
+
+	return cd->bytes + bytes <= most;
 }
 
 static void free_object(struct kvw_cd *cd, struct kvw_cd_object *object)
@@ -397,8 +407,8 @@ static void report_binding(struct kvw_cd *cd, const struct kvw_cd_binding *bindi
 }
 
 /* Sets the tokens of a chunk hash. */
-static void bind_tokens(
-	struct kvw_cd *cd, struct kvw_cd_binding *binding, const struct kvw_ce_entry *entry)
+static void bind_tokens(struct kvw_cd *cd, struct kvw_cd_binding *binding, enum kvw_ce_tier tier,
+	const struct kvw_ce_entry *entry)
 {
 	size_t bytes = entry->token_count * sizeof(*binding->tokens);
 	uint32_t *tokens;
@@ -406,7 +416,7 @@ static void bind_tokens(
 	if (binding->token_count == entry->token_count && binding->offset == entry->offset &&
 		memcmp(binding->tokens, entry->tokens, bytes) == 0)
 		return;
-	tokens = has_room(cd, bytes) ? malloc(bytes) : NULL;
+	tokens = has_room(cd, tier, bytes) ? malloc(bytes) : NULL;
 	if (tokens == NULL) {
 		cd->counts.dropped++;
 		return;
@@ -431,6 +441,23 @@ void kvw_cd_fence(struct kvw_cd *cd, struct kvw_cd_instance *instance)
 	instance->reports = false;
 	instance->named = instance->unnamed = 0;
 	instance->incomplete = false;
+}
+
+void kvw_cd_forget_l2(struct kvw_cd *cd, struct kvw_cd_instance *instance)
+{
+	struct kvw_cd_object *object, *next;
+
+	for (object = TAILQ_FIRST(&cd->objects); object != NULL && instance->private_l2 > 0;
+		object = next) {
+		struct kvw_cd_placement *at = STAILQ_FIRST(&object->placements), *after;
+
+		next = TAILQ_NEXT(object, entry);
+		for (; at != NULL; at = after) {
+			after = STAILQ_NEXT(at, entry);
+			if (at->instance == instance && is_private_l2(at))
+				remove_placement(cd, at); /* the last one with its object */
+		}
+	}
 }
 
 /* A report of L1 was lost, or came before the coordinator was there. */
@@ -587,11 +614,13 @@ static void store(struct kvw_cd *cd, struct kvw_cd_instance *instance,
 	uint64_t hash = key_hash_of(&entry->key, name_hash);
 	struct kvw_cd_object *object = find_object(cd, &entry->key, hash);
 	struct kvw_cd_placement *placement = NULL;
+	bool is_new;
 
 	if (object != NULL)
 		placement =
 			find_placement(object, instance, batch, find_backend(cd, batch->backend));
-	if (placement != NULL) {
+	is_new = placement == NULL;
+	if (!is_new) {
 		store_again(cd, placement, instance, batch, entry->size_bytes);
 	} else {
 		uint64_t need = sizeof(*placement);
@@ -599,28 +628,31 @@ static void store(struct kvw_cd *cd, struct kvw_cd_instance *instance,
 		if (object == NULL)
 			need += sizeof(*object) + sizeof(struct kvw_cd_binding) + 48 +
 				entry->key.hash.len + entry->key.model.len + entry->key.salt.len;
-		if (has_room(cd, need) && object == NULL)
+		if (has_room(cd, batch->tier, need) && object == NULL)
 			object = add_object(cd, &entry->key, name_hash, hash);
-		if (object == NULL || !has_room(cd, sizeof(*placement)) ||
+		if (object == NULL || !has_room(cd, batch->tier, sizeof(*placement)) ||
 			!add_placement(cd, object, instance, batch, entry->size_bytes)) {
 			cd->counts.dropped++;
-			miss(instance);
+			if (batch->tier == KVW_CE_L1)
+				miss(instance);
 			if (object != NULL && STAILQ_EMPTY(&object->placements))
 				free_object(cd, object);
 			return;
 		}
 	}
 	if (entry->token_count > 0)
-		bind_tokens(cd, object->binding, entry);
+		bind_tokens(cd, object->binding, batch->tier, entry);
 	if (batch->tier != KVW_CE_L1)
 		return;
-	if (kvw_cd_is_named(object)) {
+	if (kvw_cd_is_named(object) &&
+		(cd->options.can_name == NULL || cd->options.can_name(cd->options.ctx, object))) {
 		instance->named++;
 	} else {
 		instance->unnamed++;
 		cd->counts.unnamed++;
 	}
-	instance->stored_since += entry->size_bytes;
+	if (is_new) /* a repeated store replaces nothing */
+		instance->stored_since += entry->size_bytes;
 }
 
 void kvw_cd_entry(struct kvw_cd *cd, struct kvw_cd_instance *instance,

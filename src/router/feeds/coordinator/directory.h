@@ -16,7 +16,8 @@
  * go with it.
  *
  * A pure state machine: batches and time go in, changes of L1 come out by callbacks. No socket, no
- * clock, no thread. Memory is bounded by options.bytes; beyond it stores are dropped and counted.
+ * clock, no thread. Memory is bounded by options.bytes; beyond it stores are dropped and
+ * counted, those of L2 already beyond half of it.
  *
  * Threads: belongs to the feed's.
  */
@@ -90,6 +91,7 @@ struct kvw_cd_instance {
 	TAILQ_ENTRY(kvw_cd_instance) entry;
 	LIST_HEAD(, kvw_cd_placement) l1;
 	uint64_t l1_objects, placements; /* that it reported last */
+	uint64_t private_l2;             /* of the placements */
 	struct kvw_cd_modules used;      /* private ones */
 
 	bool registered;
@@ -103,10 +105,10 @@ struct kvw_cd_instance {
 	bool reports; /* it has sent a batch since it came or restarted */
 	bool has_cursor, gap;
 	uint64_t incarnation, seq;
-	/* Bytes stored in L1 since a report was lost; INT64_MAX: none was. */
+	/* Bytes of objects that were new in L1 since a report was lost. */
 	uint64_t stored_since;
 	bool incomplete;         /* reports were lost, and L1 was not replaced since */
-	uint64_t named, unnamed; /* L1 objects stored with and without tokens, since its restart */
+	uint64_t named, unnamed; /* L1 objects stored with and without a name, since its restart */
 
 	bool declares;
 	uint64_t declared_incarnation, declared_revision;
@@ -120,7 +122,7 @@ struct kvw_cd_instance {
 struct kvw_cd_counts {
 	uint64_t batches[KVW_CE_TYPES]; /* applied */
 	uint64_t entries[KVW_CE_TYPES]; /* of them */
-	uint64_t unnamed;               /* stored entries of L1 without tokens or their offset */
+	uint64_t unnamed; /* stored entries of L1 that cannot be named */
 	uint64_t duplicates, stale, gaps, restarts;
 	uint64_t dropped; /* stores without room */
 	uint64_t registered, left, timeouts;
@@ -136,6 +138,8 @@ struct kvw_cd_options {
 	 * while it is held, but called in pairs when its tokens change. */
 	void (*l1)(void *ctx, struct kvw_cd_instance *instance, struct kvw_cd_object *object,
 		bool holds);
+	/* Can what kvw_cd_is_named be named there? Only then it counts as named. */
+	bool (*can_name)(void *ctx, const struct kvw_cd_object *object);
 	/* The instance is freed. */
 	void (*freed)(void *ctx, struct kvw_cd_instance *instance);
 	void *ctx;
@@ -192,7 +196,7 @@ bool kvw_cd_beat(struct kvw_cd *cd, struct kvw_slice id, int64_t now_ns) KVW_MUS
 void kvw_cd_leave(struct kvw_cd *cd, struct kvw_slice id);
 
 /* To be called every second or so: forgets registered instances without a heartbeat since
- * timeout_ns, and L1 of unregistered ones that were not heard of for an hour. */
+ * timeout_ns, and all but shared L2 of unregistered ones that were not heard of for an hour. */
 void kvw_cd_tick(struct kvw_cd *cd, int64_t timeout_ns, int64_t now_ns);
 
 struct kvw_cd_instance *kvw_cd_find_instance(const struct kvw_cd *cd, struct kvw_slice id);

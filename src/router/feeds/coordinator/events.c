@@ -192,7 +192,7 @@ static bool read_unsigned(struct kvw_ce_reader *r, uint64_t least, uint64_t *val
 	return true;
 }
 
-/* Seconds: a number of at most 40 characters, not negative. */
+/* Seconds: a number of at most 40 characters, not negative, whose nanoseconds fit 63 bits. */
 static bool read_seconds(struct kvw_ce_reader *r, double *value)
 {
 	char text[41];
@@ -205,8 +205,8 @@ static bool read_seconds(struct kvw_ce_reader *r, double *value)
 		text[len++] = *r->at++;
 	text[len] = '\0';
 	*value = strtod(text, &stop);
-	if (len == 0 || *stop != '\0' || !(*value >= 0) || *value > 1e12)
-		return fail(r, "expected seconds, not negative");
+	if (len == 0 || *stop != '\0' || !(*value >= 0) || *value > 9e9)
+		return fail(r, "expected seconds, from 0 to 9e9");
 	return true;
 }
 

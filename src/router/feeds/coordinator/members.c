@@ -2,7 +2,8 @@
  * members.c - the directory's instances: registrations, heartbeats, and their end.
  *
  * An instance is kept while anything refers to it: a registration, a cursor, declared capacities,
- * or a placement. So placements point to their instance, and L2 outlives its reporter.
+ * or a placement. So placements point to their instance, and L2 outlives its reporter: a private one
+ * by an hour, else servers that come and go under new names would use up the instances.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -164,6 +165,7 @@ void kvw_cd_tick(struct kvw_cd *cd, int64_t timeout_ns, int64_t now_ns)
 			drop(cd, instance);
 		} else if (!instance->registered && now_ns - instance->heard_ns > SILENT_NS) {
 			drop(cd, instance);
+			kvw_cd_forget_l2(cd, instance);
 			instance->declares = false;
 			instance->declared.count = 0;
 		}

@@ -25,6 +25,22 @@
 
 /* --- the index -------------------------------------------------------------------------------- */
 
+/* The space of a chunk with tokens; false: its size is too large, or one too many. */
+static bool space_of(const struct kvw_coordinator *coordinator,
+	const struct kvw_cd_binding *binding, uint32_t *space)
+{
+	return binding->offset / binding->token_count <= UINT32_MAX &&
+	       kvw_kvspaces_positions(coordinator->deps->spaces, binding->token_count, space) ==
+		       KVW_OK;
+}
+
+bool kvw_coordinator_can_name(void *ctx, const struct kvw_cd_object *object)
+{
+	uint32_t space;
+
+	return space_of(ctx, object->binding, &space);
+}
+
 /* The object's name; false: it has none. */
 static bool name_of(struct kvw_coordinator *coordinator, const struct kvw_cd_object *object,
 	struct kvw_kvindex_blocks *blocks, uint64_t *key)
@@ -33,9 +49,8 @@ static bool name_of(struct kvw_coordinator *coordinator, const struct kvw_cd_obj
 	struct kvw_slice salt = {object->text + object->model_len, object->salt_len};
 	uint32_t tokens = binding->token_count;
 
-	if (!kvw_cd_is_named(object) || object->group != 0 || binding->offset / tokens > UINT32_MAX)
-		return false;
-	if (kvw_kvspaces_positions(coordinator->deps->spaces, tokens, &blocks->space) != KVW_OK)
+	if (!kvw_cd_is_named(object) || object->group != 0 ||
+		!space_of(coordinator, binding, &blocks->space))
 		return false;
 	*key = kvw_kvspace_position_key(
 		kvw_kvspace_engine_root(tokens, (struct kvw_slice){NULL, 0}, salt),
@@ -108,7 +123,7 @@ static const char *what_is_wrong(const struct kvw_cd_instance *instance)
 		       "--coordinator-event-reporting";
 	if (instance->unnamed > instance->named)
 		return "its reports have no token ids: set lmcache.mp.mp_transfer_mode of its "
-		       "engines to lmcache_driven";
+		       "engines to lmcache_driven (or the fleet has chunks of more than 4 sizes)";
 	if (instance->incomplete)
 		return "reports of its LMCache server were missed: it counts again once as much "
 		       "was stored as its L1 holds, or when the server starts again";

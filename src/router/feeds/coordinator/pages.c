@@ -371,7 +371,8 @@ void kvw_cd_page_keys(
 			break;
 		if (at == NULL)
 			continue;
-		if (total++ < filter->offset || written == filter->limit)
+		if (total++ < filter->offset || written == filter->limit ||
+			rows.len > KVW_CD_PAGE_MOST)
 			continue;
 		kvw_page_string(&rows, written++ == 0 ? "" : ",");
 		put_row(&rows, cd, object, filter);

@@ -19,6 +19,9 @@ void kvw_cd_page_usage(struct kvw_page *page, const struct kvw_cd *cd);
 bool kvw_cd_page_usage_of(
 	struct kvw_page *page, const struct kvw_cd *cd, struct kvw_slice id) KVW_MUST_CHECK;
 
+/* Bytes of an answer with keys; a longer one is cut off, and is to be refused. */
+#define KVW_CD_PAGE_MOST ((size_t)64 << 20)
+
 /* Filter of GET /directory/keys. */
 struct kvw_cd_filter {
 	bool any_tier;

@@ -73,9 +73,10 @@ struct kvw_coordinator {
 
 /* --- nodes.c: instances and workers, and the exact index --- */
 
-/* kvw_cd_options.l1 and freed; ctx is the coordinator. */
+/* kvw_cd_options.l1, can_name and freed; ctx is the coordinator. */
 void kvw_coordinator_l1(
 	void *ctx, struct kvw_cd_instance *instance, struct kvw_cd_object *object, bool holds);
+bool kvw_coordinator_can_name(void *ctx, const struct kvw_cd_object *object);
 void kvw_coordinator_freed(void *ctx, struct kvw_cd_instance *instance);
 
 /* Follows workers that come, go or move, and maps instances that changed. */

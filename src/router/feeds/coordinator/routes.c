@@ -59,6 +59,19 @@ void kvw_coordinator_error(struct kvw_conn *conn, struct kvw_coordinator *coordi
 	free(page.data);
 }
 
+/* The same for an answer with keys, unless it is too long. */
+static void answer_keys_take(
+	struct kvw_conn *conn, struct kvw_coordinator *coordinator, struct kvw_page *page)
+{
+	if (page->len <= KVW_CD_PAGE_MOST) {
+		answer_json_take(conn, 200, page);
+		return;
+	}
+	free(page->data);
+	kvw_coordinator_error(conn, coordinator, 413, "",
+		"the answer would have more than 64 MiB: ask for fewer keys at once");
+}
+
 /* A part of the request is not as it has to be: FastAPI's form. place: "body" or "query". */
 static void refuse_value(struct kvw_conn *conn, struct kvw_coordinator *coordinator,
 	const char *place, const char *name, const char *message)
@@ -578,6 +591,8 @@ static void look_up(struct kvw_conn *conn, struct kvw_coordinator *coordinator, 
 	kvw_page_string(&page, ",\"results\":[");
 	json_array_foreach(keys, i, item)
 	{
+		if (page.len > KVW_CD_PAGE_MOST)
+			break;
 		if (!read_key(item, hash, &key)) {
 			free(page.data);
 			refuse_value(conn, coordinator, "body", "keys",
@@ -589,7 +604,7 @@ static void look_up(struct kvw_conn *conn, struct kvw_coordinator *coordinator, 
 		kvw_cd_page_result(&page, coordinator->cd, &key);
 	}
 	kvw_page_string(&page, "]}");
-	answer_json_take(conn, 200, &page);
+	answer_keys_take(conn, coordinator, &page);
 }
 
 static void take_lookup(struct kvw_conn *conn, struct kvw_coordinator *coordinator)
@@ -656,7 +671,7 @@ static void list_keys(struct kvw_conn *conn, struct kvw_coordinator *coordinator
 	filter.instance = kvw_slice_of(instance);
 	filter.backend = kvw_slice_of(backend);
 	kvw_cd_page_keys(&page, coordinator->cd, &filter);
-	answer_json_take(conn, 200, &page);
+	answer_keys_take(conn, coordinator, &page);
 }
 
 /* --- the table -------------------------------------------------------------------------------- */

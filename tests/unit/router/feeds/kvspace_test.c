@@ -94,6 +94,21 @@ START_TEST(what_cannot_be_is_refused)
 }
 END_TEST
 
+START_TEST(sizes_of_chunks_by_position_leave_spaces_to_others)
+{
+	uint32_t space = 99, first;
+
+	ck_assert_int_eq(kvw_kvspaces_positions(spaces, 1, &first), KVW_OK);
+	for (uint32_t i = 1; i < KVW_KVSPACE_POSITIONS_MOST; i++)
+		ck_assert_int_eq(kvw_kvspaces_positions(spaces, i + 1, &space), KVW_OK);
+	ck_assert_int_eq(kvw_kvspaces_positions(spaces, 100, &space), KVW_ELIMIT);
+	ck_assert_int_eq(kvw_kvspaces_positions(spaces, 1, &space), KVW_OK); /* is there already */
+	ck_assert_uint_eq(space, first);
+	ck_assert_int_eq(kvw_kvspaces_engine(spaces, 100, &space), KVW_OK);
+	ck_assert_uint_eq(kvw_kvspaces_count(spaces), KVW_KVSPACE_POSITIONS_MOST + 1);
+}
+END_TEST
+
 START_TEST(a_prompt_has_a_name_in_every_space)
 {
 	struct kvw_lmcache_recipe recipe = recipe_of(256, "0");
@@ -244,6 +259,7 @@ int main(void)
 	tcase_add_test(tc, an_engine_space_is_found_again);
 	tcase_add_test(tc, a_recipe_is_found_again_by_its_content);
 	tcase_add_test(tc, what_cannot_be_is_refused);
+	tcase_add_test(tc, sizes_of_chunks_by_position_leave_spaces_to_others);
 	tcase_add_test(tc, a_prompt_has_a_name_in_every_space);
 	tcase_add_test(tc, a_prompt_below_a_block_has_an_empty_chain);
 	tcase_add_test(tc, adapter_salt_and_block_size_make_other_names);

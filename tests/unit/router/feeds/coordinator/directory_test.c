@@ -204,7 +204,10 @@ START_TEST(a_gap_lasts_until_l1_was_replaced)
 		.instance = "a", .hashes = "yz", .incarnation = 5, .seq = 5, .size = 8});
 	ck_assert(a->incomplete);
 	(void)send((struct send){
-		.instance = "a", .hashes = "w", .incarnation = 5, .seq = 6, .size = 8});
+		.instance = "a", .hashes = "xyz", .incarnation = 5, .seq = 6, .size = 8});
+	ck_assert(a->incomplete); /* they were there already */
+	(void)send((struct send){
+		.instance = "a", .hashes = "w", .incarnation = 5, .seq = 7, .size = 8});
 	ck_assert(!a->incomplete);
 	(void)send((struct send){.instance = "c",
 		.hashes = "w",
@@ -394,7 +397,7 @@ START_TEST(a_silent_server_loses_l1_and_is_forgotten)
 }
 END_TEST
 
-START_TEST(a_server_that_leaves_keeps_its_l2_and_one_that_never_registered_ends_after_an_hour)
+START_TEST(a_server_that_leaves_keeps_its_l2_for_an_hour_and_a_shared_pool_stays)
 {
 	register_it("a", "10.0.0.1", SECOND, false);
 	(void)send((struct send){
@@ -414,9 +417,19 @@ START_TEST(a_server_that_leaves_keeps_its_l2_and_one_that_never_registered_ends_
 	ck_assert_uint_eq(cd->tier_count[KVW_CE_L2], 1);
 	kvw_cd_tick(cd, 30 * SECOND, 3000 * SECOND);
 	ck_assert_uint_eq(l1_of("b"), 1);
+	(void)send((struct send){.instance = "c",
+		.hashes = "xy",
+		.backend = "pool",
+		.incarnation = 5,
+		.seq = 1,
+		.size = 8,
+		.tier = KVW_CE_L2,
+		.shared = true});
 	kvw_cd_tick(cd, 30 * SECOND, 3700 * SECOND);
+	ck_assert_uint_eq(cd->tier_count[KVW_CE_L1], 0);
+	ck_assert_uint_eq(cd->tier_count[KVW_CE_L2], 2); /* of the shared pool */
 	ck_assert_uint_eq(cd->instance_count, 1);
-	ck_assert_uint_eq(cd->object_count, 1);
+	ck_assert_ptr_null(kvw_cd_find_instance(cd, KVW_SLICE("a")));
 }
 END_TEST
 
@@ -451,6 +464,27 @@ START_TEST(memory_and_instances_are_bounded)
 			.size = 8});
 	}
 	ck_assert_uint_le(cd->backend_count, KVW_CD_BACKENDS);
+}
+END_TEST
+
+START_TEST(l2_leaves_half_of_the_memory_and_its_loss_is_none_of_l1)
+{
+	kvw_cd_destroy(cd);
+	make(4000);
+	(void)send((struct send){.instance = "a",
+		.hashes = "abcdefghijklmnopqrstuvwxyz",
+		.backend = "fs",
+		.incarnation = 5,
+		.seq = 1,
+		.size = 8,
+		.tier = KVW_CE_L2});
+	ck_assert_uint_gt(cd->counts.dropped, 0);
+	ck_assert_uint_gt(cd->object_count, 0);
+	ck_assert_uint_le(cd->bytes, 2000);
+	(void)send((struct send){
+		.instance = "a", .hashes = "012", .incarnation = 5, .seq = 2, .size = 8});
+	ck_assert_uint_eq(l1_of("a"), 3);
+	ck_assert(!kvw_cd_find_instance(cd, KVW_SLICE("a"))->incomplete);
 }
 END_TEST
 
@@ -524,8 +558,9 @@ int main(void)
 	tcase_add_test(tc, a_declaration_replaces_the_one_before);
 	tcase_add_test(tc, a_silent_server_loses_l1_and_is_forgotten);
 	tcase_add_test(tc,
-		a_server_that_leaves_keeps_its_l2_and_one_that_never_registered_ends_after_an_hour);
+		a_server_that_leaves_keeps_its_l2_for_an_hour_and_a_shared_pool_stays);
 	tcase_add_test(tc, memory_and_instances_are_bounded);
+	tcase_add_test(tc, l2_leaves_half_of_the_memory_and_its_loss_is_none_of_l1);
 	tcase_add_loop_test(tc, random_batches_leave_the_books_right, 0, 8);
 	return run_tcase("coordinator-directory", tc);
 }
