@@ -26,7 +26,7 @@
 #include "wire/lmcache_hash.h"
 
 #define KVW_KVSPACE_BLOCK_MAX      8192u /* tokens of an engine's block */
-/* Spaces by positions: a server's reports may show any chunk size, and all feeds share the table. */
+/* Spaces by positions: a server's reports may show any chunk size, and feeds share the table. */
 #define KVW_KVSPACE_POSITIONS_MOST 4u
 
 struct kvw_kvspace {

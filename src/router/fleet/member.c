@@ -76,3 +76,11 @@ size_t kvw_member_rows(const struct kvw_member *member)
 		rows++;
 	return rows;
 }
+
+bool kvw_member_believes(struct kvw_member *member, uint32_t ranks)
+{
+	if (ranks < member->seen_ranks && ++member->fewer_ranks < 3)
+		return false;
+	member->fewer_ranks = 0;
+	return true;
+}

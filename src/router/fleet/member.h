@@ -36,6 +36,9 @@ enum kvw_err kvw_member_say(struct kvw_member *member, enum kvw_member_source so
 	const struct kvw_worker_config *config) KVW_MUST_CHECK;
 /* Whether this rank of it rests. */
 bool kvw_member_rests(const struct kvw_member *member, size_t at);
+/* Whether so many ranks, by a page of its metrics, are to be believed: fewer than before only on
+ * the third page in a row, since the lines of an engine that is starting may lack. */
+bool kvw_member_believes(struct kvw_member *member, uint32_t ranks);
 /* Rows that show it: its ranks, or itself. */
 size_t kvw_member_rows(const struct kvw_member *member);
 

@@ -23,7 +23,6 @@
 
 #define TICK_MS        50
 #define REFUSED_NS     KVW_NS_PER_S
-#define BELIEVED_PAGES 3 /* in a row, for fewer ranks: a starting engine's lines may lack */
 /* Time until no loop picks the worker from an older table any more. */
 #define LEAST_LEAVE_NS (100 * KVW_NS_PER_MS)
 #define GONE_PER_TICK  100                   /* most removals per tick: the thread has other work */
@@ -484,12 +483,8 @@ static void on_ranks(void *arg, struct kvw_worker *worker, uint32_t ranks)
 	if (config == NULL || member->places[0] == NULL || member->places[0]->worker != worker)
 		return;
 	configured = kvw_ranks_configured(members->fleet->config, config);
-	if (configured == 1)
+	if (configured == 1 || !kvw_member_believes(member, shown))
 		return;
-	member->fewer_ranks = shown < member->seen_ranks ? member->fewer_ranks + 1 : 0;
-	if (member->fewer_ranks > 0 && member->fewer_ranks < BELIEVED_PAGES)
-		return;
-	member->fewer_ranks = 0;
 	odd = ranks > KVW_RANKS_MOST || (configured > 0 && configured != ranks);
 	if (!member->odd_ranks && odd)
 		kvw_warn("fleet",

@@ -318,27 +318,6 @@ static void take_start_time(struct target *target, const struct kvw_scrape *scra
 	}
 }
 
-/* Each rank from its own samples; members.c makes workers of those that are none yet. Ranks are
- * counted in the order of the page, so one that lacks a rank (its engine has counted nothing yet)
- * would give figures to the wrong workers. */
-static void take_ranks(struct target *target, const struct kvw_scrape_page *page)
-{
-	size_t last = KVW_RANKS_MOST;
-
-	while (last > 0 && target->shares[last - 1] == NULL)
-		last--;
-	if (page->rank_count < last)
-		return;
-	for (size_t i = 0; i < page->rank_count; i++) {
-		struct kvw_probe_share *share = target->shares[i];
-
-		if (share == NULL)
-			continue;
-		atomic_store(&share->worker->global_rank, page->ranks[i].global);
-		kvw_probe_share_take(share, target->prober->fleet, &page->ranks[i].said);
-	}
-}
-
 static void take_metrics(struct target *target, const struct ask *ask)
 {
 	struct kvw_prober *prober = target->prober;
@@ -355,7 +334,7 @@ static void take_metrics(struct target *target, const struct ask *ask)
 	if (target->worker->rank == KVW_RANK_NONE)
 		kvw_probe_share_take(target->shares[0], prober->fleet, &page.all);
 	else
-		take_ranks(target, &page);
+		kvw_probe_shares_take(target->shares, prober->fleet, &page);
 	if (page.rank_count > 0 && prober->on_ranks != NULL)
 		prober->on_ranks(prober->on_ranks_arg, target->worker,
 			page.more_ranks ? KVW_RANKS_MOST + 1 : (uint32_t)page.rank_count);

@@ -115,6 +115,25 @@ void kvw_probe_share_take(
 	take_room(share, scrape);
 }
 
+/* Ranks are counted in the order of the page, so one that lacks a rank (its engine has counted
+ * nothing yet) would give figures to the wrong workers. */
+void kvw_probe_shares_take(struct kvw_probe_share *const *shares, struct kvw_fleet *fleet,
+	const struct kvw_scrape_page *page)
+{
+	size_t last = KVW_RANKS_MOST;
+
+	while (last > 0 && shares[last - 1] == NULL)
+		last--;
+	if (page->rank_count < last)
+		return;
+	for (size_t i = 0; i < page->rank_count; i++) {
+		if (shares[i] == NULL) /* members.c makes a worker of it */
+			continue;
+		atomic_store(&shares[i]->worker->global_rank, page->ranks[i].global);
+		kvw_probe_share_take(shares[i], fleet, &page->ranks[i].said);
+	}
+}
+
 bool kvw_probe_share_waits(
 	struct kvw_probe_share *share, struct kvw_fleet *fleet, int64_t oldest_ns, int64_t now_ns)
 {

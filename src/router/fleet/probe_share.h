@@ -31,6 +31,11 @@ void kvw_probe_share_destroy(struct kvw_probe_share *share); /* NULL is allowed 
 void kvw_probe_share_take(struct kvw_probe_share *share, struct kvw_fleet *fleet,
 	const struct kvw_scrape *scrape);
 
+/* Takes what a server's page says of each of its ranks; shares: [KVW_RANKS_MOST], by rank; NULL:
+ * that rank is no worker. A page with fewer ranks says nothing. */
+void kvw_probe_shares_take(struct kvw_probe_share *const *shares, struct kvw_fleet *fleet,
+	const struct kvw_scrape_page *page);
+
 /* Whether requests of others wait there; those that were found longer ago than oldest_ns are
  * forgotten. */
 bool kvw_probe_share_waits(struct kvw_probe_share *share, struct kvw_fleet *fleet,

@@ -7,11 +7,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <arpa/inet.h>
 #include <event2/event.h>
 
 #include "base/clock.h"
 #include "fleet/expected.h"
+#include "fleet/member.h"
 #include "fleet/members.h"
+#include "fleet/probe_share.h"
 #include "fleet_support.h"
 #include "tests/unit/suite.h"
 
@@ -301,6 +304,63 @@ START_TEST(equal_numbers_are_tried_once)
 }
 END_TEST
 
+START_TEST(fewer_ranks_are_believed_on_the_third_page)
+{
+	struct kvw_member member = {.seen_ranks = 4};
+
+	ck_assert(!kvw_member_believes(&member, 3));
+	ck_assert(!kvw_member_believes(&member, 2));
+	ck_assert(kvw_member_believes(&member, 4));
+	ck_assert(!kvw_member_believes(&member, 3));
+	ck_assert(!kvw_member_believes(&member, 3));
+	ck_assert(kvw_member_believes(&member, 3));
+	ck_assert(kvw_member_believes(&member, 5));
+}
+END_TEST
+
+START_TEST(a_page_with_fewer_ranks_says_nothing)
+{
+	struct kvw_probe_share *shares[KVW_RANKS_MOST] = {NULL};
+	struct kvw_scrape_page page;
+
+	setup_with(2);
+	kvw_scrape_ranks("vllm:num_requests_running{engine=\"5\"} 1\n", 39, &page);
+	ck_assert_uint_eq(page.rank_count, 1);
+	for (size_t i = 0; i < 2; i++)
+		ck_assert_int_eq(kvw_probe_share_create(fleet->workers[i], &shares[i]), KVW_OK);
+	atomic_store(&fleet->workers[0]->global_rank, 4);
+	kvw_probe_shares_take(shares, fleet, &page);
+	ck_assert_int_eq(atomic_load(&fleet->workers[0]->global_rank), 4);
+	kvw_probe_share_destroy(shares[1]);
+	shares[1] = NULL;
+	kvw_probe_shares_take(shares, fleet, &page);
+	ck_assert_int_eq(atomic_load(&fleet->workers[0]->global_rank), 5);
+	kvw_probe_share_destroy(shares[0]);
+	teardown();
+}
+END_TEST
+
+START_TEST(a_rank_has_the_address_that_worked_for_its_lead)
+{
+	struct sockaddr_storage addresses[2] = {0};
+	char ip[64];
+
+	setup_with(2);
+	for (size_t i = 0; i < 2; i++) {
+		struct sockaddr_in *in = (struct sockaddr_in *)&addresses[i];
+
+		in->sin_family = AF_INET;
+		in->sin_port = htons(FIRST_PORT);
+		in->sin_addr.s_addr = htonl(0x7f000001u + (uint32_t)i);
+	}
+	kvw_fleet_set_addresses(fleet, fleet->workers[0], addresses, 2);
+	kvw_worker_address_worked(fleet->workers[0], &addresses[1]);
+	kvw_worker_ip(worker_of(URL "@1"), ip, sizeof(ip));
+	ck_assert_str_eq(ip, "127.0.0.2");
+	teardown();
+}
+END_TEST
+
 int main(void)
 {
 	TCase *tcase = tcase_create("ranks");
@@ -318,5 +378,8 @@ int main(void)
 	tcase_add_test(tcase, a_cache_is_lost_by_all_ranks);
 	tcase_add_test(tcase, the_other_number_follows_a_refused_one);
 	tcase_add_test(tcase, equal_numbers_are_tried_once);
+	tcase_add_test(tcase, fewer_ranks_are_believed_on_the_third_page);
+	tcase_add_test(tcase, a_page_with_fewer_ranks_says_nothing);
+	tcase_add_test(tcase, a_rank_has_the_address_that_worked_for_its_lead);
 	return run_tcase("ranks", tcase);
 }

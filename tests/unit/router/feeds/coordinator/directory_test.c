@@ -16,6 +16,7 @@
 static struct kvw_cd *cd;
 static int held; /* L1 objects by the callback, which come and go in pairs */
 static size_t freed;
+static bool nameable;
 
 static void on_l1(
 	void *ctx, struct kvw_cd_instance *instance, struct kvw_cd_object *object, bool holds)
@@ -24,6 +25,13 @@ static void on_l1(
 	(void)instance;
 	(void)object;
 	held += holds ? 1 : -1;
+}
+
+static bool can_name(void *ctx, const struct kvw_cd_object *object)
+{
+	(void)ctx;
+	ck_assert(kvw_cd_is_named(object));
+	return nameable;
 }
 
 static void on_freed(void *ctx, struct kvw_cd_instance *instance)
@@ -36,9 +44,10 @@ static void on_freed(void *ctx, struct kvw_cd_instance *instance)
 static void make(uint64_t bytes)
 {
 	const struct kvw_cd_options options = {
-		.bytes = bytes, .seed = 1, .l1 = on_l1, .freed = on_freed};
+		.bytes = bytes, .seed = 1, .l1 = on_l1, .can_name = can_name, .freed = on_freed};
 
 	held = 0;
+	nameable = true;
 	freed = 0;
 	ck_assert_int_eq(kvw_cd_create(&options, &cd), KVW_OK);
 }
@@ -307,6 +316,26 @@ START_TEST(tokens_belong_to_a_hash_and_every_rank_has_them)
 }
 END_TEST
 
+START_TEST(tokens_that_have_no_name_count_as_none)
+{
+	static const uint32_t four[] = {1, 2, 3, 4};
+	struct send s = {.instance = "a",
+		.hashes = "x",
+		.incarnation = 5,
+		.seq = 1,
+		.size = 8,
+		.tokens = four};
+
+	(void)send(s);
+	nameable = false;
+	s.hashes = "yz";
+	s.seq = 2;
+	(void)send(s);
+	ck_assert_uint_eq(kvw_cd_find_instance(cd, KVW_SLICE("a"))->named, 1);
+	ck_assert_uint_eq(kvw_cd_find_instance(cd, KVW_SLICE("a"))->unnamed, 2);
+}
+END_TEST
+
 START_TEST(a_declaration_replaces_the_one_before)
 {
 	(void)send((struct send){.instance = "a",
@@ -555,6 +584,7 @@ int main(void)
 	tcase_add_test(tc, a_gap_lasts_until_l1_was_replaced);
 	tcase_add_test(tc, sizes_change_and_deletes_need_the_same_place);
 	tcase_add_test(tc, tokens_belong_to_a_hash_and_every_rank_has_them);
+	tcase_add_test(tc, tokens_that_have_no_name_count_as_none);
 	tcase_add_test(tc, a_declaration_replaces_the_one_before);
 	tcase_add_test(tc, a_silent_server_loses_l1_and_is_forgotten);
 	tcase_add_test(tc,
