@@ -3,6 +3,7 @@
 import json
 import signal
 import threading
+import time
 
 import pytest
 
@@ -461,3 +462,53 @@ def test_transfers_that_work_are_not_called_recomputed(engines, parted):
     reads = len(router.metrics())
     until(lambda: d.worker.stats()["nixl"]["pulled"] == 10 and reads, what="all were pulled")
     assert router.metric("kvway_pd_recomputed_total") == 0
+
+
+PARAMS = {"do_remote_prefill": True, "remote_engine_id": "e", "remote_request_id": "r", "remote_host": "h", "remote_port": 1}
+
+
+def scripted(workers, kvway, config=None, **params):
+    """(router, prefiller, decoder, the decoder's bodies): scripted workers; the prefiller answers with these parameters."""
+    p, d = workers(2)
+    reply = json.dumps({"kv_transfer_params": {**PARAMS, **params}}).encode()
+    p.script = lambda ex: ex.respond(200, [("content-type", "application/json")], reply)
+    bodies = []
+
+    def decode(ex):
+        body = ex.read_body()
+        if body:
+            bodies.append(json.loads(body))
+        answer(ex)
+
+    d.script = decode
+    entries = [{"url": p.url, "role": "prefill"}, {"url": d.url, "role": "decode"}]
+    router = kvway([p, d], {**ALWAYS, "workers": entries, **(config or {})})
+    known(router)
+    return router, p, d, bodies
+
+
+@pytest.mark.parametrize("strategy", ["kvaware", "session", "roundrobin"])
+def test_what_is_past_half_of_its_lease_is_not_handed_over(workers, kvway, strategy):
+    router, _, _, bodies = scripted(workers, kvway, {"routing.strategy": strategy}, remote_blocks_expiry_time=time.time() + 0.5)
+    assert router.ask("POST", CHAT, body=body_for(CHAT)).status == 200
+    assert len(bodies) == 1 and "kv_transfer_params" not in bodies[0]
+    assert decodes(router, "expired") == prefills(router, "ok") == 1
+    assert decodes(router, "quarantined") == decodes(router, "transferred") == 0
+
+
+def test_a_requests_own_time_is_not_the_prefillers_fault(parted):
+    router, (p,), _ = parted({"timeouts.request": "500ms"})
+    p.worker.fail("hang")
+    assert router.ask("POST", CHAT, body=body_for(CHAT)).status == 504
+    assert prefills(router, "cancelled") == 1 and prefills(router, "timeout") == 0
+    assert router.metric("kvway_worker_bad_answers_total", worker=p.worker.url) == 0
+    p.worker.fail("")
+    router.wait_idle()
+
+
+def test_a_clients_error_of_the_decoder_is_counted_as_refused(parted):
+    router, _, (d,) = parted()
+    d.worker.fail("status=400", 1)
+    assert router.ask("POST", CHAT, body=body_for(CHAT)).status == 400
+    until(lambda: decodes(router, "refused") == 1, what="counted")
+    assert decodes(router, "repeated") == 0

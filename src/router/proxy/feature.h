@@ -102,6 +102,7 @@ struct kvw_parted {
 	bool settled;          /* this request is not split again */
 	bool probe;            /* its transfer decides whether the pair works again */
 	bool counted;          /* that the decoder serves it whole after a failed leg */
+	bool ended;            /* what became of the transfer is counted, before its attempt's end */
 	uint32_t legs;         /* begun */
 	struct kvw_decision decision;  /* why this prefiller */
 	struct kvw_leg *leg;           /* under way; NULL: none */

@@ -166,9 +166,11 @@ void kvw_leg_look(struct kvw_exchange *x)
 
 static void wait_ended(struct kvw_exchange *x, enum kvw_waited how)
 {
+	/* The passed time of the whole request, or of its key, says nothing of the prefiller. */
+	bool late = how == KVW_WAITED_EXPIRED && x->end != KVW_END_TIMEOUT;
+
 	if (x->pd.leg != NULL)
-		end_leg(x->pd.leg,
-			how == KVW_WAITED_EXPIRED ? KVW_PD_LEG_TIMEOUT : KVW_PD_LEG_CANCELLED);
+		end_leg(x->pd.leg, late ? KVW_PD_LEG_TIMEOUT : KVW_PD_LEG_CANCELLED);
 }
 
 static void wait_expired(struct kvw_exchange *x)
@@ -460,7 +462,7 @@ bool kvw_leg_begin(struct kvw_exchange *x, kvw_leg_done_fn *done)
 {
 	struct kvw_leg *leg = calloc(1, sizeof(*leg));
 	struct kvw_loop *loop = x->loop;
-	int64_t limit_ms = x->config->timeout_first_token_ms;
+	int64_t until_ns = kvw_pd_leg_until_ns(x);
 
 	if (leg == NULL)
 		return false;
@@ -478,9 +480,7 @@ bool kvw_leg_begin(struct kvw_exchange *x, kvw_leg_done_fn *done)
 	kvw_stall_wait(&leg->worker->stall, x->pd.decision.prefill_ns, loop->now_ns);
 	x->pd.leg = leg;
 	kvw_account_update(loop->shared->memory, &leg->memory, leg->text_len);
-	/* Half of the time, so that the decoder can do it alone. */
-	kvw_wait_begin(x, &prefill,
-		x->complete_ns + limit_ms * KVW_NS_PER_MS / (x->config->pd_fallback ? 2 : 1));
+	kvw_wait_begin(x, &prefill, until_ns);
 	if (leg->connected)
 		kvw_io_again(&leg->link->io);
 	return true;

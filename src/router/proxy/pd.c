@@ -39,7 +39,7 @@ const char *kvw_pd_leg_why(enum kvw_pd_leg outcome)
 		[KVW_PD_LEG_LOST] = "its connection was lost while it prefilled",
 		[KVW_PD_LEG_TIMEOUT] = "it did not prefill in time",
 		[KVW_PD_LEG_FULL] = "it is full",
-		[KVW_PD_LEG_CANCELLED] = "the client left",
+		[KVW_PD_LEG_CANCELLED] = "the request ended",
 	};
 
 	return why[outcome];
@@ -158,6 +158,32 @@ static void drop_params(struct kvw_parted *pd)
 	pd->params_len = 0;
 }
 
+static void count_decode(const struct kvw_exchange *x, enum kvw_pd_decode outcome)
+{
+	kvw_metrics_pd_decode(x->loop->metrics, outcome);
+	kvw_trace_note(x->trace, x->loop->now_ns, KVW_TRACE_DECODE, outcome);
+}
+
+/* What is left of the time for the first token. */
+static int64_t time_left_ns(const struct kvw_exchange *x)
+{
+	return x->complete_ns + x->config->timeout_first_token_ms * KVW_NS_PER_MS -
+	       x->loop->now_ns;
+}
+
+int64_t kvw_pd_leg_until_ns(const struct kvw_exchange *x)
+{
+	return x->loop->now_ns + time_left_ns(x) / (x->config->pd_fallback ? 2 : 1);
+}
+
+/* What was prefilled, and handed to no decoder, is not used. */
+static void forget(struct kvw_exchange *x, enum kvw_pd_decode why)
+{
+	drop_params(&x->pd);
+	x->pd.state = KVW_PD_UNPLANNED;
+	count_decode(x, why);
+}
+
 bool kvw_pd_begin(struct kvw_exchange *x)
 {
 	struct kvw_parted *pd = &x->pd;
@@ -167,9 +193,11 @@ bool kvw_pd_begin(struct kvw_exchange *x)
 		return false;
 	if (pd->state == KVW_PD_PREFILLED && x->loop->now_ns < pd->until_ns)
 		return false; /* for whichever decoder is chosen now */
-	drop_params(pd);
+	if (pd->state == KVW_PD_PREFILLED)
+		forget(x, KVW_PD_DECODE_EXPIRED);
 	pd->state = KVW_PD_UNPLANNED;
-	if (pd->settled || pd->legs >= LEGS_MOST)
+	if (pd->settled || pd->legs >= LEGS_MOST ||
+		(x->dry == NULL && time_left_ns(x) <= 0))
 		return false;
 	if (!can_be_split(x)) {
 		if (x->dry == NULL && !pd->settled)
@@ -341,12 +369,6 @@ static bool may_transfer(struct kvw_exchange *x)
 	return true;
 }
 
-static void count_decode(const struct kvw_exchange *x, enum kvw_pd_decode outcome)
-{
-	kvw_metrics_pd_decode(x->loop->metrics, outcome);
-	kvw_trace_note(x->trace, x->loop->now_ns, KVW_TRACE_DECODE, outcome);
-}
-
 /* The client's body with the parameters. False: no memory. */
 static bool make_body(struct kvw_exchange *x)
 {
@@ -373,13 +395,28 @@ void kvw_pd_hand_over(struct kvw_exchange *x)
 {
 	struct kvw_parted *pd = &x->pd;
 
-	if (pd->prefiller != x->attempt.worker && may_transfer(x) && make_body(x))
-		return;
-	if (pd->prefiller != x->attempt.worker) /* else it has the prompt in its cache */
-		count_decode(x, KVW_PD_DECODE_QUARANTINED);
+	if (x->loop->now_ns >= pd->until_ns) {
+		count_decode(x, KVW_PD_DECODE_EXPIRED);
+	} else if (pd->prefiller != x->attempt.worker) { /* else it has the prompt in its cache */
+		if (!may_transfer(x))
+			count_decode(x, KVW_PD_DECODE_QUARANTINED);
+		else if (make_body(x))
+			return;
+		else
+			count_decode(x, KVW_PD_DECODE_FALLBACK);
+	}
 	pd->state = KVW_PD_ALONE;
 	pd->settled = pd->counted = true;
 	drop_params(pd);
+}
+
+bool kvw_pd_too_late(struct kvw_exchange *x)
+{
+	if (x->pd.body == NULL || x->attempt.written > 0 || x->loop->now_ns < x->pd.until_ns)
+		return false;
+	kvw_attempt_excused(&x->attempt, KVW_EXCUSE_LACKS,
+		"half of the lease passed before it was sent what was prefilled for it");
+	return true;
 }
 
 void kvw_pd_handed(struct kvw_exchange *x)
@@ -456,6 +493,8 @@ bool kvw_pd_lease_passed(struct kvw_exchange *x)
 		return false;
 	}
 	count_decode(x, KVW_PD_DECODE_EXPIRED);
+	pd->ended = true;
+	x->attempt.failure.left = true; /* not to the same decoder, as after a stale connection */
 	kvw_attempt_excused(&x->attempt, KVW_EXCUSE_BUSY,
 		"it has not begun on what was prefilled for it within half of the lease");
 	return true;
@@ -473,7 +512,12 @@ void kvw_pd_attempt_ended(struct kvw_exchange *x)
 	kvw_account_update(x->loop->shared->memory, &pd->memory, 0);
 	if (x->attempt.written == 0 && x->first_token_ns == 0)
 		return; /* nothing was sent of them: another decoder can have them */
-	if (x->first_token_ns == 0 && !kvw_exchange_ended(x) && !pd->settled)
+	if (pd->ended)
+		pd->ended = false;
+	else if (x->first_token_ns == 0 && kvw_exchange_answering(x) &&
+		 x->attempt.answered && x->status >= 400 && x->status < 500)
+		count_decode(x, KVW_PD_DECODE_REFUSED);
+	else if (x->first_token_ns == 0 && !kvw_exchange_ended(x) && !pd->settled)
 		count_decode(x, KVW_PD_DECODE_REPEATED);
 	else if (x->first_token_ns == 0 && x->client->state == KVW_CLIENT_LOST)
 		count_decode(x, KVW_PD_DECODE_LEFT);

@@ -67,6 +67,9 @@ enum kvw_err kvw_pd_pick(struct kvw_exchange *x, struct kvw_candidates *set, uin
 	struct kvw_decision *out) KVW_MUST_CHECK;
 
 /* --- the leg (leg.h) --- */
+/* By when it must have ended: with pd.fallback half of the time for the first token is left then,
+ * so that the decoder can do it alone. Not after now: no time is left. */
+int64_t kvw_pd_leg_until_ns(const struct kvw_exchange *x);
 /* Copies them. False: no memory. */
 bool kvw_pd_take_params(struct kvw_exchange *x, const struct kvw_leg_params *params) KVW_MUST_CHECK;
 void kvw_pd_leg_ended(struct kvw_exchange *x, enum kvw_pd_leg outcome, int status);
@@ -74,6 +77,9 @@ void kvw_pd_leg_ended(struct kvw_exchange *x, enum kvw_pd_leg outcome, int statu
 /* --- the decoder --- */
 /* Makes the body with the parameters, if they may be used now. */
 void kvw_pd_hand_over(struct kvw_exchange *x);
+/* The decoder was sent nothing yet, and half of the lease has passed: noted as the attempt's
+ * failure, after which the prompt is prefilled again. */
+bool kvw_pd_too_late(struct kvw_exchange *x);
 /* The decoder was sent its first bytes. */
 void kvw_pd_handed(struct kvw_exchange *x);
 /* The decoder's first token came. */
