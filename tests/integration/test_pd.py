@@ -512,3 +512,39 @@ def test_a_clients_error_of_the_decoder_is_counted_as_refused(parted):
     assert router.ask("POST", CHAT, body=body_for(CHAT)).status == 400
     until(lambda: decodes(router, "refused") == 1, what="counted")
     assert decodes(router, "repeated") == 0
+
+
+@pytest.mark.parametrize("fallback", [True, False])
+@pytest.mark.parametrize("more", [{"echo": True}, {"n": 1.0}, {"prompt_logprobs": 1}, {"kv_transfer_params": {"a": 1}}])
+def test_a_body_that_must_stay_whole_is_no_failed_prefill(workers, kvway, fallback, more):
+    router, p, _, bodies = scripted(workers, kvway, {"pd.fallback": fallback})
+    sent = body_for(COMPLETIONS, **more)
+    assert router.ask("POST", COMPLETIONS, body=sent).status == 200
+    assert bodies == [sent]
+    assert router.metric("kvway_pd_plans_total", plan="whole") == 1
+    assert router.metric("kvway_pd_plans_total", plan="split") == 0
+    for result in ("ok", "lost", "error"):
+        assert prefills(router, result) == 0
+    assert decodes(router, "fallback") == decodes(router, "failed") == 0
+    assert router.metric("kvway_worker_bad_answers_total", worker=p.url) == 0
+
+
+def test_a_clients_error_of_the_prefiller_is_left_to_the_decoder(parted):
+    """Also without pd.fallback: the client gets what the decoder says of its request."""
+    router, (p,), (d,) = parted({"pd.fallback": False})
+    p.worker.fail("status=400", 1)
+    d.worker.fail("status=400", 1)
+    assert router.ask("POST", CHAT, body=body_for(CHAT)).status == 400
+    assert prefills(router, "error") == 1
+    assert router.metric("kvway_worker_bad_answers_total", worker=p.worker.url) == 0
+
+
+def test_bytes_behind_the_prefillers_answer_are_not_the_next_answers(workers, kvway):
+    router, p, _, bodies = scripted(workers, kvway, {"loops": 1})
+    reply = json.dumps({"kv_transfer_params": PARAMS}).encode()
+    head = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n" % len(reply)
+    p.script = lambda ex: ex.send(head + reply + b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}")
+    for i in range(2):
+        assert router.ask("POST", CHAT, body=body_for(CHAT, f"{i} {LONG}")).status == 200
+    assert prefills(router, "ok") == 2
+    assert [b["kv_transfer_params"] for b in bodies] == [PARAMS, PARAMS]

@@ -184,6 +184,12 @@ static void forget(struct kvw_exchange *x, enum kvw_pd_decode why)
 	count_decode(x, why);
 }
 
+void kvw_pd_forget(struct kvw_exchange *x)
+{
+	if (x->pd.state == KVW_PD_PREFILLED)
+		forget(x, KVW_PD_DECODE_REPEATED);
+}
+
 bool kvw_pd_begin(struct kvw_exchange *x)
 {
 	struct kvw_parted *pd = &x->pd;
@@ -249,11 +255,9 @@ bool kvw_pd_plan(struct kvw_exchange *x, const struct kvw_candidates *set, size_
 		return false;
 	kvw_split_choose(set, x->loop->gates.costs, tokens, transfer_of(x),
 		x->config->pd_threshold, decoder, found);
-	if (x->dry == NULL && found->has_here)
+	if (x->dry == NULL && found->has_here && !found->split) /* a leg is counted as it begins */
 		kvw_metrics_pd_plan(x->loop->metrics,
-			found->split      ? KVW_PD_PLAN_SPLIT
-			: found->has_pair ? KVW_PD_PLAN_HERE
-					  : KVW_PD_PLAN_DECODER_ALONE);
+			found->has_pair ? KVW_PD_PLAN_HERE : KVW_PD_PLAN_DECODER_ALONE);
 	if (!found->split)
 		return false;
 	pd->state = KVW_PD_PLANNED;
@@ -330,6 +334,7 @@ void kvw_pd_leg_ended(struct kvw_exchange *x, enum kvw_pd_leg outcome, int statu
 	if (outcome == KVW_PD_LEG_OK)
 		return;
 	pd->settled = true;
+	pd->denied = outcome == KVW_PD_LEG_ERROR && status >= 400 && status < 500;
 	kvw_debug("proxy", "prefill failed url=%s why=\"%s\" status=%d request_id=%.*s",
 		pd->prefiller->url, kvw_pd_leg_why(outcome), status, (int)x->request_id.len,
 		x->request_id.data);
@@ -441,6 +446,13 @@ static void prove(struct kvw_exchange *x)
 	x->pd.probe = false;
 }
 
+static void drop_body(struct kvw_exchange *x)
+{
+	free(x->pd.body);
+	x->pd.body = NULL;
+	kvw_account_update(x->loop->shared->memory, &x->pd.memory, 0);
+}
+
 void kvw_pd_first_token(struct kvw_exchange *x)
 {
 	struct kvw_parted *pd = &x->pd;
@@ -451,6 +463,8 @@ void kvw_pd_first_token(struct kvw_exchange *x)
 	atomic_fetch_add_explicit(&x->attempt.worker->transfers, 1, memory_order_relaxed);
 	count_decode(x, KVW_PD_DECODE_TRANSFERRED);
 	pd->settled = true;
+	if (pd->body_sent == pd->body_len)
+		drop_body(x);
 	if (!x->event_stream)
 		return;
 	kvw_metrics_pd_transfer(x->loop->metrics, took_ns);
@@ -505,11 +519,9 @@ void kvw_pd_attempt_ended(struct kvw_exchange *x)
 	struct kvw_parted *pd = &x->pd;
 
 	kvw_timer_clear(&x->loop->timers, &pd->timer);
-	if (pd->body == NULL)
+	if (!kvw_pd_hands(x))
 		return;
-	free(pd->body);
-	pd->body = NULL;
-	kvw_account_update(x->loop->shared->memory, &pd->memory, 0);
+	drop_body(x);
 	if (x->attempt.written == 0 && x->first_token_ns == 0)
 		return; /* nothing was sent of them: another decoder can have them */
 	if (pd->ended)

@@ -58,6 +58,9 @@ bool kvw_pd_chooses(const struct kvw_exchange *x);
 /* Before a worker is chosen: forgets what the last attempt has used up. True: a pair is to be
  * looked for. */
 bool kvw_pd_begin(struct kvw_exchange *x);
+/* The request goes to other workers than those of its group so far: what was prefilled for them is
+ * not used. */
+void kvw_pd_forget(struct kvw_exchange *x);
 /* Looks for a pair with that decoder (an index of the set, or KVW_SPLIT_ANY), and plans it if it
  * costs less than one worker. *found: the prices, for explanations. */
 bool kvw_pd_plan(struct kvw_exchange *x, const struct kvw_candidates *set, size_t decoder,
@@ -93,9 +96,10 @@ void kvw_pd_attempt_ended(struct kvw_exchange *x);
 /* The exchange has. */
 void kvw_pd_end(struct kvw_exchange *x);
 
+/* Whether the present attempt's decoder has, or is to get, what was prefilled. */
 static inline bool kvw_pd_hands(const struct kvw_exchange *x)
 {
-	return x->pd.body != NULL;
+	return x->pd.body != NULL || x->pd.handed_ns != 0;
 }
 
 #endif
