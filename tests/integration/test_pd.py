@@ -548,3 +548,32 @@ def test_bytes_behind_the_prefillers_answer_are_not_the_next_answers(workers, kv
         assert router.ask("POST", CHAT, body=body_for(CHAT, f"{i} {LONG}")).status == 200
     assert prefills(router, "ok") == 2
     assert [b["kv_transfer_params"] for b in bodies] == [PARAMS, PARAMS]
+
+
+@pytest.mark.parametrize("fallback", [True, False])
+def test_a_prefill_names_the_rank(workers, kvway, fallback):
+    """A server that refuses the number has done nothing wrong, and the decoder serves the request whole."""
+    p, d = workers(2)
+    numbers = []
+
+    def prefill(ex):
+        ex.read_body()
+        number = ex.headers.get("x-data-parallel-rank")
+        if number is None:
+            answer(ex)
+            return
+        numbers.append(number)
+        if len(numbers) == 1:
+            ex.respond(400, (), {"object": "error", "message": f"data_parallel_rank {number} is out of range [0, 0)."})
+        else:
+            ex.respond(200, (), {"kv_transfer_params": PARAMS})
+
+    p.script = prefill
+    entries = [{"url": p.url, "role": "prefill", "ranks": 2}, {"url": d.url, "role": "decode"}]
+    router = kvway([p, d], {**ALWAYS, "workers": entries, "pd.fallback": fallback})
+    known(router)
+    assert router.ask("POST", CHAT, body=body_for(CHAT)).status == 200
+    assert numbers in (["0"], ["1"])
+    assert prefills(router, "error") == decodes(router, "fallback") == 1
+    assert router.metric("kvway_rank_refusals_total") == 1
+    assert router.metric("kvway_worker_bad_answers_total") == 0

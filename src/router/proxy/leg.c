@@ -252,7 +252,7 @@ static void keep_payload(void *arg, const char *data, size_t len)
 	leg->len += len;
 }
 
-/* What the answer says of the number of its worker's rank. */
+/* Learns from the answer whether the server takes the number of its rank. */
 static void note_rank(struct kvw_leg *leg)
 {
 	int64_t number = leg->x->pd.rank_number;

@@ -164,7 +164,7 @@ static void count_decode(const struct kvw_exchange *x, enum kvw_pd_decode outcom
 	kvw_trace_note(x->trace, x->loop->now_ns, KVW_TRACE_DECODE, outcome);
 }
 
-/* What is left of the time for the first token. */
+/* The time that is left for the first token. */
 static int64_t time_left_ns(const struct kvw_exchange *x)
 {
 	return x->complete_ns + x->config->timeout_first_token_ms * KVW_NS_PER_MS -
@@ -176,7 +176,7 @@ int64_t kvw_pd_leg_until_ns(const struct kvw_exchange *x)
 	return x->loop->now_ns + time_left_ns(x) / (x->config->pd_fallback ? 2 : 1);
 }
 
-/* What was prefilled, and handed to no decoder, is not used. */
+/* Parameters that were handed to no decoder are not used. */
 static void forget(struct kvw_exchange *x, enum kvw_pd_decode why)
 {
 	drop_params(&x->pd);
