@@ -3,6 +3,7 @@
 import json
 import signal
 import threading
+import time
 
 import pytest
 
@@ -461,3 +462,118 @@ def test_transfers_that_work_are_not_called_recomputed(engines, parted):
     reads = len(router.metrics())
     until(lambda: d.worker.stats()["nixl"]["pulled"] == 10 and reads, what="all were pulled")
     assert router.metric("kvway_pd_recomputed_total") == 0
+
+
+PARAMS = {"do_remote_prefill": True, "remote_engine_id": "e", "remote_request_id": "r", "remote_host": "h", "remote_port": 1}
+
+
+def scripted(workers, kvway, config=None, **params):
+    """(router, prefiller, decoder, the decoder's bodies): scripted workers; the prefiller answers with these parameters."""
+    p, d = workers(2)
+    reply = json.dumps({"kv_transfer_params": {**PARAMS, **params}}).encode()
+    p.script = lambda ex: ex.respond(200, [("content-type", "application/json")], reply)
+    bodies = []
+
+    def decode(ex):
+        body = ex.read_body()
+        if body:
+            bodies.append(json.loads(body))
+        answer(ex)
+
+    d.script = decode
+    entries = [{"url": p.url, "role": "prefill"}, {"url": d.url, "role": "decode"}]
+    router = kvway([p, d], {**ALWAYS, "workers": entries, **(config or {})})
+    known(router)
+    return router, p, d, bodies
+
+
+@pytest.mark.parametrize("strategy", ["kvaware", "session", "roundrobin"])
+def test_what_is_past_half_of_its_lease_is_not_handed_over(workers, kvway, strategy):
+    router, _, _, bodies = scripted(workers, kvway, {"routing.strategy": strategy}, remote_blocks_expiry_time=time.time() + 0.5)
+    assert router.ask("POST", CHAT, body=body_for(CHAT)).status == 200
+    assert len(bodies) == 1 and "kv_transfer_params" not in bodies[0]
+    assert decodes(router, "expired") == prefills(router, "ok") == 1
+    assert decodes(router, "quarantined") == decodes(router, "transferred") == 0
+
+
+def test_a_requests_own_time_is_not_the_prefillers_fault(parted):
+    router, (p,), _ = parted({"timeouts.request": "500ms"})
+    p.worker.fail("hang")
+    assert router.ask("POST", CHAT, body=body_for(CHAT)).status == 504
+    assert prefills(router, "cancelled") == 1 and prefills(router, "timeout") == 0
+    assert router.metric("kvway_worker_bad_answers_total", worker=p.worker.url) == 0
+    p.worker.fail("")
+    router.wait_idle()
+
+
+def test_a_clients_error_of_the_decoder_is_counted_as_refused(parted):
+    router, _, (d,) = parted()
+    d.worker.fail("status=400", 1)
+    assert router.ask("POST", CHAT, body=body_for(CHAT)).status == 400
+    until(lambda: decodes(router, "refused") == 1, what="counted")
+    assert decodes(router, "repeated") == 0
+
+
+@pytest.mark.parametrize("fallback", [True, False])
+@pytest.mark.parametrize("more", [{"echo": True}, {"n": 1.0}, {"prompt_logprobs": 1}, {"kv_transfer_params": {"a": 1}}])
+def test_a_body_that_must_stay_whole_is_no_failed_prefill(workers, kvway, fallback, more):
+    router, p, _, bodies = scripted(workers, kvway, {"pd.fallback": fallback})
+    sent = body_for(COMPLETIONS, **more)
+    assert router.ask("POST", COMPLETIONS, body=sent).status == 200
+    assert bodies == [sent]
+    assert router.metric("kvway_pd_plans_total", plan="whole") == 1
+    assert router.metric("kvway_pd_plans_total", plan="split") == 0
+    for result in ("ok", "lost", "error"):
+        assert prefills(router, result) == 0
+    assert decodes(router, "fallback") == decodes(router, "failed") == 0
+    assert router.metric("kvway_worker_bad_answers_total", worker=p.url) == 0
+
+
+def test_a_clients_error_of_the_prefiller_is_left_to_the_decoder(parted):
+    """Also without pd.fallback: the client gets what the decoder says of its request."""
+    router, (p,), (d,) = parted({"pd.fallback": False})
+    p.worker.fail("status=400", 1)
+    d.worker.fail("status=400", 1)
+    assert router.ask("POST", CHAT, body=body_for(CHAT)).status == 400
+    assert prefills(router, "error") == 1
+    assert router.metric("kvway_worker_bad_answers_total", worker=p.worker.url) == 0
+
+
+def test_bytes_behind_the_prefillers_answer_are_not_the_next_answers(workers, kvway):
+    router, p, _, bodies = scripted(workers, kvway, {"loops": 1})
+    reply = json.dumps({"kv_transfer_params": PARAMS}).encode()
+    head = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n" % len(reply)
+    p.script = lambda ex: ex.send(head + reply + b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}")
+    for i in range(2):
+        assert router.ask("POST", CHAT, body=body_for(CHAT, f"{i} {LONG}")).status == 200
+    assert prefills(router, "ok") == 2
+    assert [b["kv_transfer_params"] for b in bodies] == [PARAMS, PARAMS]
+
+
+@pytest.mark.parametrize("fallback", [True, False])
+def test_a_prefill_names_the_rank(workers, kvway, fallback):
+    """A server that refuses the number has done nothing wrong, and the decoder serves the request whole."""
+    p, d = workers(2)
+    numbers = []
+
+    def prefill(ex):
+        ex.read_body()
+        number = ex.headers.get("x-data-parallel-rank")
+        if number is None:
+            answer(ex)
+            return
+        numbers.append(number)
+        if len(numbers) == 1:
+            ex.respond(400, (), {"object": "error", "message": f"data_parallel_rank {number} is out of range [0, 0)."})
+        else:
+            ex.respond(200, (), {"kv_transfer_params": PARAMS})
+
+    p.script = prefill
+    entries = [{"url": p.url, "role": "prefill", "ranks": 2}, {"url": d.url, "role": "decode"}]
+    router = kvway([p, d], {**ALWAYS, "workers": entries, "pd.fallback": fallback})
+    known(router)
+    assert router.ask("POST", CHAT, body=body_for(CHAT)).status == 200
+    assert numbers in (["0"], ["1"])
+    assert prefills(router, "error") == decodes(router, "fallback") == 1
+    assert router.metric("kvway_rank_refusals_total") == 1
+    assert router.metric("kvway_worker_bad_answers_total") == 0

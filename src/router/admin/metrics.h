@@ -138,7 +138,7 @@ enum kvw_pd_leg {
 	KVW_PD_LEG_LOST,      /* the connection, or it could not be made */
 	KVW_PD_LEG_TIMEOUT,
 	KVW_PD_LEG_FULL,
-	KVW_PD_LEG_CANCELLED, /* the client left */
+	KVW_PD_LEG_CANCELLED, /* the client left, or its request's own time passed */
 	KVW_PD_LEGS
 };
 #define KVW_PD_LEG_NAMES {"ok", "no_params", "error", "lost", "timeout", "full", "cancelled"}
@@ -149,8 +149,8 @@ enum kvw_pd_decode {
 	KVW_PD_DECODE_FALLBACK,    /* the prefill failed: the decoder served it whole */
 	KVW_PD_DECODE_FAILED,      /* likewise, and pd.fallback is off */
 	KVW_PD_DECODE_QUARANTINED, /* whole: the prefiller is another engine, not proven yet */
-	KVW_PD_DECODE_REFUSED,     /* whole: the decoder answered an error */
-	KVW_PD_DECODE_EXPIRED,     /* no token within half of the lease: the decoder was left */
+	KVW_PD_DECODE_REFUSED,     /* the decoder answered an error: whole, or the client's own */
+	KVW_PD_DECODE_EXPIRED,     /* half of the lease passed before a token, or before a decoder */
 	KVW_PD_DECODE_REPEATED,    /* the decoder failed: prefilled again, or served whole */
 	KVW_PD_DECODE_LEFT,        /* the client left */
 	KVW_PD_DECODES

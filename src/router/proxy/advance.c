@@ -631,6 +631,11 @@ static void on_lease(struct kvw_timer *timer, int64_t now_ns)
 		(struct kvw_exchange *)((char *)timer - offsetof(struct kvw_exchange, pd.timer));
 
 	x->loop->now_ns = now_ns;
+	if (x->pd.leg != NULL) {
+		kvw_trace_note(x->trace, now_ns, KVW_TRACE_TIMER, timer->kind);
+		kvw_leg_connect_late(x);
+		return;
+	}
 	if (!kvw_pd_lease_passed(x))
 		return;
 	kvw_trace_note(x->trace, now_ns, KVW_TRACE_TIMER, timer->kind);

@@ -129,7 +129,7 @@ void kvw_attempt_end(struct kvw_exchange *x, bool completed)
 			.status = x->status,
 			.first_token = x->first_token_ns != 0,
 			.completed = completed,
-			.streamed = x->event_stream && !kvw_pd_hands(x),
+			.streamed = x->event_stream && x->pd.legs == 0,
 			.prompt_known = x->usage.prompt_known,
 			.cached_known = x->usage.prompt_known && x->usage.cached_known &&
 					!kvw_pd_hands(x),

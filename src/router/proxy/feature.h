@@ -102,6 +102,8 @@ struct kvw_parted {
 	bool settled;          /* this request is not split again */
 	bool probe;            /* its transfer decides whether the pair works again */
 	bool counted;          /* that the decoder serves it whole after a failed leg */
+	bool denied;           /* the last leg was answered 4xx: presumably the request's own fault */
+	bool ended;            /* what became of the transfer is counted, before its attempt's end */
 	uint32_t legs;         /* begun */
 	struct kvw_decision decision;  /* why this prefiller */
 	struct kvw_leg *leg;           /* under way; NULL: none */
@@ -118,7 +120,9 @@ struct kvw_parted {
 	int64_t until_ns;      /* half of the lease has passed then */
 	int64_t handed_ns;     /* the decoder was sent its first byte; 0: not yet */
 	double tokens, transfer_ns; /* to be transferred, and how long that takes */
-	struct kvw_timer timer;     /* of the lease, while the decoder is waited for */
+	/* of the leg's connection, then of the lease, while the decoder is waited for */
+	struct kvw_timer timer;
+	int64_t rank_number;        /* that the leg's head has; KVW_RANK_NONE: none */
 	/* for the log: */
 	int64_t prefill_ns;
 	uint32_t prompt_tokens, cached_tokens;

@@ -139,6 +139,7 @@ static enum kvw_err regroup(struct kvw_exchange *x)
 			return err;
 		forget_tokens(x);
 	}
+	kvw_pd_forget(x);
 	x->division.group = group;
 	x->division.by = KVW_GROUP_BY_FALLBACK;
 	kvw_groups_count(x);

@@ -13,6 +13,8 @@
 #include "proxy/busy.h"
 #include "proxy/loop.h"
 #include "proxy/pd.h"
+#include "proxy/rank.h"
+#include "proxy/understand.h"
 #include "proxy/worker_head.h"
 
 #define IO_AT_ONCE  8
@@ -39,10 +41,26 @@ struct kvw_leg {
 	struct kvw_body answer;
 	char *body;                 /* owned; its payload */
 	size_t len, room;
+	bool cut;                   /* the answer had more than `body` */
 	struct kvw_usage usage;
 };
 
 /* --- its end --- */
+
+/* The request, scanned once more, if the prefiller computed nothing for it that the strategy could
+ * count on. Else NULL. */
+static const struct kvw_route_request *unserved(struct kvw_exchange *x, enum kvw_pd_leg outcome)
+{
+	if (outcome == KVW_PD_LEG_OK || outcome == KVW_PD_LEG_NO_PARAMS ||
+		outcome == KVW_PD_LEG_CANCELLED || x->pd.decision.chains == 0)
+		return NULL;
+	kvw_request_scan_again(x);
+	if (x->scan == NULL)
+		return NULL;
+	if (x->loop->sources != NULL)
+		kvw_request_add_tokens(x);
+	return &x->route;
+}
 
 static void report(struct kvw_leg *leg, enum kvw_pd_leg outcome)
 {
@@ -69,9 +87,11 @@ static void report(struct kvw_leg *leg, enum kvw_pd_leg outcome)
 			.ahead_ns = ahead_ns,
 			.behind_ns = behind_ns,
 			.served_ns = served_ns,
+			.unserved = unserved(x, outcome),
 		};
 
 		x->strategy->ops->done(x->strategy, &x->pd.decision, &told, now_ns);
+		kvw_request_scan_release(x);
 	}
 	x->pd.picked = false;
 }
@@ -94,6 +114,11 @@ static void grade(struct kvw_leg *leg, enum kvw_pd_leg outcome)
 			kvw_pd_leg_why(outcome), leg->loop->now_ns);
 }
 
+static size_t unsent(const struct kvw_leg *leg)
+{
+	return leg->head->end + leg->text_len - leg->sent;
+}
+
 /* The one place where a leg ends. */
 static void end_leg(struct kvw_leg *leg, enum kvw_pd_leg outcome)
 {
@@ -101,11 +126,12 @@ static void end_leg(struct kvw_leg *leg, enum kvw_pd_leg outcome)
 	struct kvw_loop *loop = leg->loop;
 
 	if (leg->link != NULL && outcome <= KVW_PD_LEG_NO_PARAMS && leg->answer.done &&
-		leg->answer.framing != KVW_FRAME_CLOSE && leg->connected)
+		leg->answer.framing != KVW_FRAME_CLOSE && leg->connected && unsent(leg) == 0)
 		kvw_link_release(leg->link, loop->now_ns);
 	else if (leg->link != NULL)
 		kvw_link_close(leg->link);
 	leg->link = NULL;
+	kvw_timer_clear(&loop->timers, &x->pd.timer);
 	kvw_stall_left(&leg->worker->stall);
 	x->pd.prefill_ns = loop->now_ns - leg->begun_ns;
 	x->pd.prompt_tokens = leg->usage.prompt_known ? leg->usage.prompt_tokens : 0;
@@ -162,13 +188,27 @@ void kvw_leg_look(struct kvw_exchange *x)
 		finish(x->pd.leg, KVW_PD_LEG_LOST);
 }
 
+void kvw_leg_connect_late(struct kvw_exchange *x)
+{
+	struct kvw_loop *loop = x->loop;
+
+	kvw_metrics_add(loop->metrics, KVW_COUNT_TIMEOUT_CONNECT, 1);
+	if (kvw_link_connect_elsewhere(x->pd.leg->link))
+		kvw_loop_timer(loop, &x->pd.timer, KVW_TIMER_CONNECT,
+			x->config->timeout_connect_ms);
+	else
+		finish(x->pd.leg, KVW_PD_LEG_LOST);
+}
+
 /* --- the wait --- */
 
 static void wait_ended(struct kvw_exchange *x, enum kvw_waited how)
 {
+	/* The passed time of the whole request, or of its key, says nothing of the prefiller. */
+	bool late = how == KVW_WAITED_EXPIRED && x->end != KVW_END_TIMEOUT;
+
 	if (x->pd.leg != NULL)
-		end_leg(x->pd.leg,
-			how == KVW_WAITED_EXPIRED ? KVW_PD_LEG_TIMEOUT : KVW_PD_LEG_CANCELLED);
+		end_leg(x->pd.leg, late ? KVW_PD_LEG_TIMEOUT : KVW_PD_LEG_CANCELLED);
 }
 
 static void wait_expired(struct kvw_exchange *x)
@@ -186,26 +226,46 @@ static const struct kvw_wait_kind prefill = {
 
 /* --- the answer --- */
 
-/* Appends payload. A longer answer than any with parameters is cut, and read as far as it is. */
+/* Appends payload. A longer answer than any with parameters is cut: its parameters are not used. */
 static void keep_payload(void *arg, const char *data, size_t len)
 {
 	struct kvw_leg *leg = arg;
 	char *more;
 
 	kvw_usage_feed(&leg->usage, data, len);
-	if (leg->len + len > ANSWER_MOST)
-		return;
-	if (leg->len + len > leg->room) {
+	leg->cut = leg->cut || leg->len + len > ANSWER_MOST;
+	if (!leg->cut && leg->len + len > leg->room) {
 		size_t room = 2 * (leg->len + len) + 4096;
 
 		more = realloc(leg->body, room);
-		if (more == NULL)
-			return;
-		leg->body = more;
-		leg->room = room;
+		leg->cut = more == NULL;
+		if (more != NULL) {
+			leg->body = more;
+			leg->room = room;
+			kvw_account_update(leg->loop->shared->memory, &leg->memory,
+				leg->text_len + room);
+		}
 	}
+	if (leg->cut)
+		return;
 	memcpy(leg->body + leg->len, data, len);
 	leg->len += len;
+}
+
+/* Learns from the answer whether the server takes the number of its rank. */
+static void note_rank(struct kvw_leg *leg)
+{
+	int64_t number = leg->x->pd.rank_number;
+
+	if (number == KVW_RANK_NONE)
+		return;
+	if (leg->status == 200) {
+		kvw_rank_accepted(leg->worker, number);
+	} else if (leg->status == 400 && leg->body != NULL &&
+		   kvw_rank_denies(leg->body, leg->len, number)) {
+		kvw_metrics_add(leg->loop->metrics, KVW_COUNT_RANK_REFUSALS, 1);
+		kvw_rank_refused(leg->worker, number, leg->loop->now_ns);
+	}
 }
 
 static void take_whole_answer(struct kvw_leg *leg)
@@ -213,6 +273,7 @@ static void take_whole_answer(struct kvw_leg *leg)
 	struct kvw_leg_params params;
 
 	kvw_usage_finish(&leg->usage);
+	note_rank(leg);
 	if (leg->status == 200)
 		kvw_stall_heard(&leg->worker->stall, leg->loop->now_ns);
 	if (leg->status != 200) {
@@ -221,7 +282,7 @@ static void take_whole_answer(struct kvw_leg *leg)
 				    : KVW_PD_LEG_ERROR);
 		return;
 	}
-	if (leg->body == NULL ||
+	if (leg->body == NULL || leg->cut ||
 		kvw_leg_params_read((struct kvw_slice){leg->body, leg->len}, &params) != KVW_OK ||
 		!kvw_pd_take_params(leg->x, &params)) {
 		finish(leg, KVW_PD_LEG_NO_PARAMS);
@@ -304,8 +365,11 @@ static void feed_answer(struct kvw_leg *leg, const char *data, size_t len)
 	if (kvw_body_feed(&leg->answer, data + used, len - used, keep_payload, leg, &body_used) !=
 		KVW_OK)
 		finish(leg, KVW_PD_LEG_LOST);
-	else if (leg->answer.done)
+	else if (leg->answer.done) {
+		if (used + body_used < len)
+			leg->connected = false; /* what follows is no answer: it is not kept */
 		take_whole_answer(leg);
+	}
 }
 
 /* --- its connection --- */
@@ -326,6 +390,9 @@ static bool connect_leg(struct kvw_leg *leg, bool fresh)
 	}
 	leg->fresh = !leg->link->reused;
 	leg->connected = leg->link->connected;
+	if (!leg->connected)
+		kvw_loop_timer(loop, &leg->x->pd.timer, KVW_TIMER_CONNECT,
+			leg->x->config->timeout_connect_ms);
 	kvw_metrics_add(loop->metrics,
 		leg->link->reused ? KVW_COUNT_UPSTREAM_REUSES : KVW_COUNT_UPSTREAM_CONNECTS, 1);
 	return true;
@@ -342,11 +409,6 @@ static void connection_lost(struct kvw_leg *leg)
 		}
 	}
 	finish(leg, KVW_PD_LEG_LOST);
-}
-
-static size_t unsent(const struct kvw_leg *leg)
-{
-	return leg->head->end + leg->text_len - leg->sent;
 }
 
 static void send_rest(struct kvw_leg *leg)
@@ -417,6 +479,7 @@ static void on_leg_link(struct kvw_link *link, void *user)
 		connection_lost(leg);
 		return;
 	}
+	kvw_timer_clear(&leg->loop->timers, &leg->x->pd.timer);
 	if (unsent(leg) > 0 && link->io.writable)
 		send_rest(leg);
 	if (link->io.readable)
@@ -425,17 +488,19 @@ static void on_leg_link(struct kvw_link *link, void *user)
 
 /* --- its beginning --- */
 
-/* Head and body as the prefiller gets them. False: no memory, or the body must stay whole. */
-static bool make_text(struct kvw_leg *leg)
+/* Head and body as the prefiller gets them. KVW_EINVAL: the body must stay whole. KVW_ENOMEM. */
+static enum kvw_err make_text(struct kvw_leg *leg)
 {
 	struct kvw_exchange *x = leg->x;
 	size_t len = (size_t)kvw_upload_payload(&x->upload);
 	char *plain = malloc(len + 1);
 	struct kvw_worker_body body = {.framing = KVW_FRAME_LENGTH, .prefills = true};
 	struct kvw_splice splice;
+	enum kvw_err err = KVW_ENOMEM;
 
-	if (plain != NULL && kvw_upload_copy(&x->upload, plain, len) &&
-		kvw_leg_prefill((struct kvw_slice){plain, len}, x->path.api, &splice) == KVW_OK) {
+	if (plain != NULL && kvw_upload_copy(&x->upload, plain, len))
+		err = kvw_leg_prefill((struct kvw_slice){plain, len}, x->path.api, &splice);
+	if (err == KVW_OK) {
 		body.content_length = (uint64_t)((int64_t)len + splice.growth);
 		leg->text = malloc((size_t)body.content_length + 1);
 		leg->head = leg->text == NULL ? NULL : kvw_worker_head(x, leg->worker, &body);
@@ -444,44 +509,51 @@ static bool make_text(struct kvw_leg *leg)
 				&splice, (struct kvw_slice){plain, len}, leg->text);
 	}
 	free(plain);
-	return leg->head != NULL;
+	if (err == KVW_OK)
+		return leg->head != NULL ? KVW_OK : KVW_ENOMEM;
+	return err == KVW_ENOMEM ? KVW_ENOMEM : KVW_EINVAL;
 }
 
 /* Nothing of it was sent. */
-static bool give_up(struct kvw_leg *leg)
+static enum kvw_err give_up(struct kvw_leg *leg, enum kvw_err err)
 {
 	kvw_block_put(&leg->loop->blocks, leg->head);
 	report(leg, KVW_PD_LEG_LOST);
 	free_leg(leg);
-	return false;
+	return err;
 }
 
-bool kvw_leg_begin(struct kvw_exchange *x, kvw_leg_done_fn *done)
+enum kvw_err kvw_leg_begin(struct kvw_exchange *x, kvw_leg_done_fn *done)
 {
 	struct kvw_leg *leg = calloc(1, sizeof(*leg));
 	struct kvw_loop *loop = x->loop;
-	int64_t limit_ms = x->config->timeout_first_token_ms;
+	int64_t until_ns = kvw_pd_leg_until_ns(x);
+	enum kvw_err err;
 
 	if (leg == NULL)
-		return false;
+		return KVW_ENOMEM;
 	leg->x = x;
 	leg->loop = loop;
 	leg->worker = x->pd.prefiller;
 	leg->done = done;
 	leg->begun_ns = loop->now_ns;
 	kvw_usage_init(&leg->usage);
-	if (!make_text(leg) || !connect_leg(leg, false))
-		return give_up(leg);
+	err = until_ns > loop->now_ns ? make_text(leg) : KVW_EINVAL;
+	if (err != KVW_EINVAL)
+		kvw_trace_leg(x->trace, loop->now_ns, leg->worker->id, leg->worker->use,
+			kvw_decision_cached(&x->pd.decision));
+	if (err == KVW_OK && !connect_leg(leg, false))
+		err = KVW_EIO;
+	if (err != KVW_OK)
+		return give_up(leg, err);
 	leg->trial = kvw_fleet_picked(loop->fleet, leg->worker, loop->now_ns);
 	kvw_lease_take(&leg->lease, &leg->worker->load, x->pd.decision.prefill_ns, loop->now_ns);
 	kvw_lease_hold(&leg->lease, x->pd.decision.prompt_tokens);
 	kvw_stall_wait(&leg->worker->stall, x->pd.decision.prefill_ns, loop->now_ns);
 	x->pd.leg = leg;
 	kvw_account_update(loop->shared->memory, &leg->memory, leg->text_len);
-	/* Half of the time, so that the decoder can do it alone. */
-	kvw_wait_begin(x, &prefill,
-		x->complete_ns + limit_ms * KVW_NS_PER_MS / (x->config->pd_fallback ? 2 : 1));
+	kvw_wait_begin(x, &prefill, until_ns);
 	if (leg->connected)
 		kvw_io_again(&leg->link->io);
-	return true;
+	return KVW_OK;
 }

@@ -39,7 +39,7 @@ const char *kvw_pd_leg_why(enum kvw_pd_leg outcome)
 		[KVW_PD_LEG_LOST] = "its connection was lost while it prefilled",
 		[KVW_PD_LEG_TIMEOUT] = "it did not prefill in time",
 		[KVW_PD_LEG_FULL] = "it is full",
-		[KVW_PD_LEG_CANCELLED] = "the client left",
+		[KVW_PD_LEG_CANCELLED] = "the request ended",
 	};
 
 	return why[outcome];
@@ -158,6 +158,38 @@ static void drop_params(struct kvw_parted *pd)
 	pd->params_len = 0;
 }
 
+static void count_decode(const struct kvw_exchange *x, enum kvw_pd_decode outcome)
+{
+	kvw_metrics_pd_decode(x->loop->metrics, outcome);
+	kvw_trace_note(x->trace, x->loop->now_ns, KVW_TRACE_DECODE, outcome);
+}
+
+/* The time that is left for the first token. */
+static int64_t time_left_ns(const struct kvw_exchange *x)
+{
+	return x->complete_ns + x->config->timeout_first_token_ms * KVW_NS_PER_MS -
+	       x->loop->now_ns;
+}
+
+int64_t kvw_pd_leg_until_ns(const struct kvw_exchange *x)
+{
+	return x->loop->now_ns + time_left_ns(x) / (x->config->pd_fallback ? 2 : 1);
+}
+
+/* Parameters that were handed to no decoder are not used. */
+static void forget(struct kvw_exchange *x, enum kvw_pd_decode why)
+{
+	drop_params(&x->pd);
+	x->pd.state = KVW_PD_UNPLANNED;
+	count_decode(x, why);
+}
+
+void kvw_pd_forget(struct kvw_exchange *x)
+{
+	if (x->pd.state == KVW_PD_PREFILLED)
+		forget(x, KVW_PD_DECODE_REPEATED);
+}
+
 bool kvw_pd_begin(struct kvw_exchange *x)
 {
 	struct kvw_parted *pd = &x->pd;
@@ -167,9 +199,11 @@ bool kvw_pd_begin(struct kvw_exchange *x)
 		return false;
 	if (pd->state == KVW_PD_PREFILLED && x->loop->now_ns < pd->until_ns)
 		return false; /* for whichever decoder is chosen now */
-	drop_params(pd);
+	if (pd->state == KVW_PD_PREFILLED)
+		forget(x, KVW_PD_DECODE_EXPIRED);
 	pd->state = KVW_PD_UNPLANNED;
-	if (pd->settled || pd->legs >= LEGS_MOST)
+	if (pd->settled || pd->legs >= LEGS_MOST ||
+		(x->dry == NULL && time_left_ns(x) <= 0))
 		return false;
 	if (!can_be_split(x)) {
 		if (x->dry == NULL && !pd->settled)
@@ -221,11 +255,9 @@ bool kvw_pd_plan(struct kvw_exchange *x, const struct kvw_candidates *set, size_
 		return false;
 	kvw_split_choose(set, x->loop->gates.costs, tokens, transfer_of(x),
 		x->config->pd_threshold, decoder, found);
-	if (x->dry == NULL && found->has_here)
+	if (x->dry == NULL && found->has_here && !found->split) /* a leg is counted as it begins */
 		kvw_metrics_pd_plan(x->loop->metrics,
-			found->split      ? KVW_PD_PLAN_SPLIT
-			: found->has_pair ? KVW_PD_PLAN_HERE
-					  : KVW_PD_PLAN_DECODER_ALONE);
+			found->has_pair ? KVW_PD_PLAN_HERE : KVW_PD_PLAN_DECODER_ALONE);
 	if (!found->split)
 		return false;
 	pd->state = KVW_PD_PLANNED;
@@ -302,6 +334,7 @@ void kvw_pd_leg_ended(struct kvw_exchange *x, enum kvw_pd_leg outcome, int statu
 	if (outcome == KVW_PD_LEG_OK)
 		return;
 	pd->settled = true;
+	pd->denied = outcome == KVW_PD_LEG_ERROR && status >= 400 && status < 500;
 	kvw_debug("proxy", "prefill failed url=%s why=\"%s\" status=%d request_id=%.*s",
 		pd->prefiller->url, kvw_pd_leg_why(outcome), status, (int)x->request_id.len,
 		x->request_id.data);
@@ -341,12 +374,6 @@ static bool may_transfer(struct kvw_exchange *x)
 	return true;
 }
 
-static void count_decode(const struct kvw_exchange *x, enum kvw_pd_decode outcome)
-{
-	kvw_metrics_pd_decode(x->loop->metrics, outcome);
-	kvw_trace_note(x->trace, x->loop->now_ns, KVW_TRACE_DECODE, outcome);
-}
-
 /* The client's body with the parameters. False: no memory. */
 static bool make_body(struct kvw_exchange *x)
 {
@@ -373,13 +400,28 @@ void kvw_pd_hand_over(struct kvw_exchange *x)
 {
 	struct kvw_parted *pd = &x->pd;
 
-	if (pd->prefiller != x->attempt.worker && may_transfer(x) && make_body(x))
-		return;
-	if (pd->prefiller != x->attempt.worker) /* else it has the prompt in its cache */
-		count_decode(x, KVW_PD_DECODE_QUARANTINED);
+	if (x->loop->now_ns >= pd->until_ns) {
+		count_decode(x, KVW_PD_DECODE_EXPIRED);
+	} else if (pd->prefiller != x->attempt.worker) { /* else it has the prompt in its cache */
+		if (!may_transfer(x))
+			count_decode(x, KVW_PD_DECODE_QUARANTINED);
+		else if (make_body(x))
+			return;
+		else
+			count_decode(x, KVW_PD_DECODE_FALLBACK);
+	}
 	pd->state = KVW_PD_ALONE;
 	pd->settled = pd->counted = true;
 	drop_params(pd);
+}
+
+bool kvw_pd_too_late(struct kvw_exchange *x)
+{
+	if (x->pd.body == NULL || x->attempt.written > 0 || x->loop->now_ns < x->pd.until_ns)
+		return false;
+	kvw_attempt_excused(&x->attempt, KVW_EXCUSE_LACKS,
+		"half of the lease passed before it was sent what was prefilled for it");
+	return true;
 }
 
 void kvw_pd_handed(struct kvw_exchange *x)
@@ -404,6 +446,13 @@ static void prove(struct kvw_exchange *x)
 	x->pd.probe = false;
 }
 
+static void drop_body(struct kvw_exchange *x)
+{
+	free(x->pd.body);
+	x->pd.body = NULL;
+	kvw_account_update(x->loop->shared->memory, &x->pd.memory, 0);
+}
+
 void kvw_pd_first_token(struct kvw_exchange *x)
 {
 	struct kvw_parted *pd = &x->pd;
@@ -414,6 +463,8 @@ void kvw_pd_first_token(struct kvw_exchange *x)
 	atomic_fetch_add_explicit(&x->attempt.worker->transfers, 1, memory_order_relaxed);
 	count_decode(x, KVW_PD_DECODE_TRANSFERRED);
 	pd->settled = true;
+	if (pd->body_sent == pd->body_len)
+		drop_body(x);
 	if (!x->event_stream)
 		return;
 	kvw_metrics_pd_transfer(x->loop->metrics, took_ns);
@@ -456,6 +507,8 @@ bool kvw_pd_lease_passed(struct kvw_exchange *x)
 		return false;
 	}
 	count_decode(x, KVW_PD_DECODE_EXPIRED);
+	pd->ended = true;
+	x->attempt.failure.left = true; /* not to the same decoder, as after a stale connection */
 	kvw_attempt_excused(&x->attempt, KVW_EXCUSE_BUSY,
 		"it has not begun on what was prefilled for it within half of the lease");
 	return true;
@@ -466,14 +519,17 @@ void kvw_pd_attempt_ended(struct kvw_exchange *x)
 	struct kvw_parted *pd = &x->pd;
 
 	kvw_timer_clear(&x->loop->timers, &pd->timer);
-	if (pd->body == NULL)
+	if (!kvw_pd_hands(x))
 		return;
-	free(pd->body);
-	pd->body = NULL;
-	kvw_account_update(x->loop->shared->memory, &pd->memory, 0);
+	drop_body(x);
 	if (x->attempt.written == 0 && x->first_token_ns == 0)
 		return; /* nothing was sent of them: another decoder can have them */
-	if (x->first_token_ns == 0 && !kvw_exchange_ended(x) && !pd->settled)
+	if (pd->ended)
+		pd->ended = false;
+	else if (x->first_token_ns == 0 && kvw_exchange_answering(x) &&
+		 x->attempt.answered && x->status >= 400 && x->status < 500)
+		count_decode(x, KVW_PD_DECODE_REFUSED);
+	else if (x->first_token_ns == 0 && !kvw_exchange_ended(x) && !pd->settled)
 		count_decode(x, KVW_PD_DECODE_REPEATED);
 	else if (x->first_token_ns == 0 && x->client->state == KVW_CLIENT_LOST)
 		count_decode(x, KVW_PD_DECODE_LEFT);

@@ -58,6 +58,9 @@ bool kvw_pd_chooses(const struct kvw_exchange *x);
 /* Before a worker is chosen: forgets what the last attempt has used up. True: a pair is to be
  * looked for. */
 bool kvw_pd_begin(struct kvw_exchange *x);
+/* The request goes to other workers than those of its group so far: what was prefilled for them is
+ * not used. */
+void kvw_pd_forget(struct kvw_exchange *x);
 /* Looks for a pair with that decoder (an index of the set, or KVW_SPLIT_ANY), and plans it if it
  * costs less than one worker. *found: the prices, for explanations. */
 bool kvw_pd_plan(struct kvw_exchange *x, const struct kvw_candidates *set, size_t decoder,
@@ -67,6 +70,9 @@ enum kvw_err kvw_pd_pick(struct kvw_exchange *x, struct kvw_candidates *set, uin
 	struct kvw_decision *out) KVW_MUST_CHECK;
 
 /* --- the leg (leg.h) --- */
+/* By when it must have ended: with pd.fallback half of the time for the first token is left then,
+ * so that the decoder can do it alone. Not after now: no time is left. */
+int64_t kvw_pd_leg_until_ns(const struct kvw_exchange *x);
 /* Copies them. False: no memory. */
 bool kvw_pd_take_params(struct kvw_exchange *x, const struct kvw_leg_params *params) KVW_MUST_CHECK;
 void kvw_pd_leg_ended(struct kvw_exchange *x, enum kvw_pd_leg outcome, int status);
@@ -74,6 +80,9 @@ void kvw_pd_leg_ended(struct kvw_exchange *x, enum kvw_pd_leg outcome, int statu
 /* --- the decoder --- */
 /* Makes the body with the parameters, if they may be used now. */
 void kvw_pd_hand_over(struct kvw_exchange *x);
+/* The decoder was sent nothing yet, and half of the lease has passed: noted as the attempt's
+ * failure, after which the prompt is prefilled again. */
+bool kvw_pd_too_late(struct kvw_exchange *x);
 /* The decoder was sent its first bytes. */
 void kvw_pd_handed(struct kvw_exchange *x);
 /* The decoder's first token came. */
@@ -87,9 +96,10 @@ void kvw_pd_attempt_ended(struct kvw_exchange *x);
 /* The exchange has. */
 void kvw_pd_end(struct kvw_exchange *x);
 
+/* Whether the present attempt's decoder has, or is to get, what was prefilled. */
 static inline bool kvw_pd_hands(const struct kvw_exchange *x)
 {
-	return x->pd.body != NULL;
+	return x->pd.body != NULL || x->pd.handed_ns != 0;
 }
 
 #endif

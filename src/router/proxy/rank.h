@@ -5,7 +5,8 @@
  * from the client is dropped, since the client does not know which server its request goes to
  * (x-kvway-pin names a rank). A server that refuses the number with 400 has done nothing: the
  * request is sent once more, with the other number, and after two refusals without the field. A
- * request that cannot be sent once more has the field only where the server is known to take it.
+ * request that cannot be sent once more has the field only where the server is known to take it. A
+ * prefill (leg.h) has it, too: after a refusal the decoder serves the request whole.
  *
  * Threads: those of the exchange's loop.
  */

@@ -112,6 +112,9 @@ static int gather_unsent(struct kvw_exchange *x, struct iovec *iov)
 void kvw_request_send(struct kvw_exchange *x)
 {
 	struct kvw_attempt *a = &x->attempt;
+
+	if (kvw_pd_too_late(x))
+		return;
 	for (int turn = 0; turn < SEND_AT_ONCE && a->link->io.writable; turn++) {
 		struct iovec iov[KVW_LOOP_IOV];
 		size_t head_left = a->head->end - a->head_sent, sent;

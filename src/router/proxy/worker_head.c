@@ -78,9 +78,13 @@ struct kvw_block *kvw_worker_head(struct kvw_exchange *x, struct kvw_worker *wor
 					   : KVW_SLICE("Via: 1.1 kvway\r\n"));
 	kvw_unread_ask_plain(x, &loop->request_head, &w);
 	kvw_sagemaker_name_model(x, &loop->request_head, &w);
-	if (body->prefills && worker->rank != KVW_RANK_NONE)
-		(void)kvw_rank_write(worker, &loop->request_head, true, loop->now_ns, &w);
-	else if (!body->prefills)
+	if (body->prefills)
+		x->pd.rank_number =
+			worker->rank == KVW_RANK_NONE
+				? KVW_RANK_NONE
+				: kvw_rank_write(worker, &loop->request_head, false,
+					  loop->now_ns, &w);
+	else
 		kvw_rank_write_field(x, &loop->request_head, &w);
 	options.extra = (struct kvw_slice){w.data, w.len};
 	block = kvw_block_get(&loop->blocks,

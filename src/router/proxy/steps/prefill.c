@@ -14,6 +14,7 @@ static bool begin_leg(struct kvw_exchange *x, struct kvw_way *way)
 {
 	struct kvw_loop *loop = x->loop;
 	struct kvw_parted *pd = &x->pd;
+	enum kvw_err err;
 
 	if (pd->prefiller != NULL)
 		kvw_links_unhold(&loop->links, pd->prefiller);
@@ -21,23 +22,33 @@ static bool begin_leg(struct kvw_exchange *x, struct kvw_way *way)
 	kvw_links_hold(&loop->links, pd->prefiller);
 	pd->legs++;
 	pd->state = KVW_PD_PREFILLING;
-	kvw_trace_leg(x->trace, loop->now_ns, pd->prefiller->id, pd->prefiller->use,
-		kvw_decision_cached(&pd->decision));
-	if (kvw_leg_begin(x, way->on_leg))
+	err = kvw_leg_begin(x, way->on_leg);
+	kvw_metrics_pd_plan(
+		loop->metrics, err == KVW_EINVAL ? KVW_PD_PLAN_WHOLE : KVW_PD_PLAN_SPLIT);
+	if (err == KVW_OK)
 		return true;
-	kvw_pd_leg_ended(x, KVW_PD_LEG_LOST, 0);
+	if (err != KVW_EINVAL) {
+		kvw_pd_leg_ended(x, KVW_PD_LEG_LOST, 0);
+		return false;
+	}
+	pd->legs--;
+	pd->state = KVW_PD_UNPLANNED;
+	pd->settled = true;
 	return false;
 }
 
 /* A leg has failed, and the decoder gets the request whole. False: it must not. */
 static bool fall_back(struct kvw_exchange *x)
 {
+	bool whole;
+
 	if (x->pd.legs == 0 || x->pd.counted)
 		return true;
 	x->pd.counted = true;
-	kvw_metrics_pd_decode(x->loop->metrics,
-		x->config->pd_fallback ? KVW_PD_DECODE_FALLBACK : KVW_PD_DECODE_FAILED);
-	return x->config->pd_fallback;
+	whole = x->config->pd_fallback || x->pd.denied;
+	kvw_metrics_pd_decode(
+		x->loop->metrics, whole ? KVW_PD_DECODE_FALLBACK : KVW_PD_DECODE_FAILED);
+	return whole;
 }
 
 static enum kvw_stepped prefill_run(struct kvw_exchange *x, struct kvw_way *way)

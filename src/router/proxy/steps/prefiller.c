@@ -10,7 +10,8 @@
  * costs. One that keeps what the request names, or is tried after its ejection, serves it whole. */
 static bool is_open(const struct kvw_exchange *x)
 {
-	return !x->pd.looked && x->attempt.picked && x->pd.state == KVW_PD_UNPLANNED;
+	return !x->pd.looked && x->attempt.picked &&
+	       (x->pd.state == KVW_PD_UNPLANNED || x->pd.state == KVW_PD_PREFILLED);
 }
 
 /* A strategy without costs would take the prefiller for its choice of this session or turn. */
