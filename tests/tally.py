@@ -63,7 +63,12 @@ def alone(build, name, output, cases):
         return [f"{before}meson test -C {build} {name} --print-errorlogs"]
     before += "env " if tsan else ""
     after = f"    # logs: {logs[1]}" if logs else ""
-    return [before + command[1] + (shlex.quote(f"::{case}") if case else "") + after for case in cases or [None]]
+    def of(case):
+        if not command[1].endswith(".py"):  # a folder of case files
+            return " -k " + shlex.quote(case.split("[")[0])
+        return shlex.quote(f"::{case}")
+
+    return [before + command[1] + (of(case) if case else "") + after for case in cases or [None]]
 
 
 def meson_counts(build, logbase):

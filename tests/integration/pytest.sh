@@ -24,8 +24,10 @@ export PYTHONPYCACHEPREFIX="$root/build-pycache"
 logs=$(mktemp -d /tmp/kvw.XXXXXX)
 shown_build=$build
 case $build in "$root"/*) shown_build=${build#"$root/"} ;; esac
+shown=tests/integration/$name.py # of case files tally.py names the case by -k
+[ -f "$file" ] || shown="tests/$name"
 echo "alone: KVW_BUILD=$shown_build${KVW_SANITIZED:+ KVW_SANITIZED=1}${KVW_PATIENCE:+ KVW_PATIENCE=$KVW_PATIENCE}" \
-	"${python#"$root/"} -m pytest tests/integration/$name.py"
+	"${python#"$root/"} -m pytest $shown"
 echo "logs: $logs"
 status=0
 "$python" -m pytest -q -p no:cacheprovider --basetemp "$logs" --junitxml "$build/junit/$report.xml" "$file" || status=$?

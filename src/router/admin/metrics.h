@@ -150,7 +150,7 @@ enum kvw_pd_decode {
 	KVW_PD_DECODE_FAILED,      /* likewise, and pd.fallback is off */
 	KVW_PD_DECODE_QUARANTINED, /* whole: the prefiller is another engine, not proven yet */
 	KVW_PD_DECODE_REFUSED,     /* the decoder answered an error: whole, or the client's own */
-	KVW_PD_DECODE_EXPIRED,     /* half of the lease passed before a token, or before a decoder */
+	KVW_PD_DECODE_EXPIRED,     /* half of the lease passed before a token or a decoder */
 	KVW_PD_DECODE_REPEATED,    /* the decoder failed: prefilled again, or served whole */
 	KVW_PD_DECODE_LEFT,        /* the client left */
 	KVW_PD_DECODES
