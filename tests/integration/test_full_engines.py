@@ -248,7 +248,8 @@ def test_one_that_refuses_without_work_of_ours_is_asked_once_by_a_request_that_w
     router = kvway(fleet, {"routing.strategy": "roundrobin"})
     got, _ = talk(router, users=4, turns=3)
     assert got[200] > 0 and set(got) <= {200, 429, 503}
-    assert len(fleet[1].requests) <= 12
+    # Once by each of the twelve requests; each client may have one on its way when the limit grows, after a second.
+    assert len(fleet[1].requests) <= 16
     router.wait_idle()
 
 
