@@ -285,7 +285,7 @@ static enum kvt_status take_place(struct kvt_objects *o, const struct kvt_object
 	return status == KVT_MISS ? KVT_EXISTS : status; /* erased meanwhile: another try */
 }
 
-/* What was staged becomes the object of its name. The reservation stays. */
+/* The staged bytes become the object of their name. The reservation stays. */
 static enum kvt_status settle(struct kvt_objects *o, const struct kvt_object_put *put,
 	const struct kvt_checksum *sum, bool wait, enum kvt_put_outcome *outcome)
 {

@@ -11,7 +11,7 @@
  *	           "                 its parameters go into the body for the decoder (openai/legs.h)
  *	head, connect                as with any request: nothing waits between the legs
  *
- * What is prefilled is held for a lease. So that a decoder never reads blocks that were given to
+ * The prefiller holds its KV for a lease. So that a decoder never reads blocks that were given to
  * others:
  *
  *  - parameters are sent once: a decoder that got a byte of them may have pulled, so whatever

@@ -36,7 +36,7 @@ static struct kvw_split choose(int64_t threshold, size_t only)
 	return out;
 }
 
-/* What it decodes already is delayed by the prefill, and costs a little by itself. */
+/* The prefill delays the streams of the worker, and costs a little by itself. */
 static void load(size_t i, double others_ms, double context_ms)
 {
 	costs[i].others_ns += others_ms * MS;

@@ -65,7 +65,7 @@ bool oracle_agrees(const struct oracle *oracle, uint32_t id, const uint8_t *byte
 void oracle_committed(struct oracle *oracle, uint32_t id, int64_t since_ns, int64_t now_ns, bool parent_fills);
 /* A drain has ended well: what is certain and chained is stored below. */
 void oracle_drained(struct oracle *oracle);
-/* What was being filled never came: nothing can hang on it. */
+/* The chunk was being filled and never came: no chunk can hang on it. */
 void oracle_aborted(struct oracle *oracle, uint32_t id);
 void oracle_used(struct oracle *oracle, uint32_t id, int64_t now_ns);
 
