@@ -111,7 +111,8 @@ def test_a_running_process_with_many_tenants(drives):
     first, second = drives(0, store=False), drives(1)
     for chain in range(300):
         put(second, chain)
-    stored(second)
+        if chain % 100 == 99:
+            stored(second)  # memory holds some 250 chunks, and none may be refused
     second.ask("reopen")
     assert got(second, 299) == 1
     assert erase(first, 299)
