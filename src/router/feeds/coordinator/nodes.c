@@ -6,8 +6,8 @@
  * has them as sources of its own in the exact index, one for each rank, since a chunk is a hit only
  * where all ranks hold their slices.
  *
- * LMCache's chunk hashes are BLAKE3, which kvway does not compute. It names chunks by their tokens
- * and positions (kvspace.h); entries without tokens, as transfers driven by the engine send them,
+ * LMCache's chunk hashes depend on the servers' settings. So kvway names chunks by their tokens and
+ * positions (kvspace.h); entries without tokens, as transfers driven by the engine send them,
  * cannot be named, and such a worker is routed by text.
  */
 #include "feeds/coordinator/parts.h"
