@@ -269,8 +269,9 @@ def test_an_answer_that_would_be_too_long_is_refused(stage):
     [
         ("GET", "/", None, 404),
         ("GET", "/v2/instances", None, 404),
-        ("GET", "/quota", None, 501),
-        ("POST", "/cache/pins", {}, 501),
+        ("POST", "/quota", {}, 405),
+        ("POST", "/cache/pins", {}, 422),
+        ("GET", "/cache/other", None, 404),
         ("DELETE", "/events", None, 405),
         ("GET", "/instances/mp-one/heartbeat", None, 405),
         ("POST", "/instances", {"http_port": 1}, 422),

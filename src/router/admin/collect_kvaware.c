@@ -297,6 +297,12 @@ void kvw_collect_coordinator_now(struct kvw_collect *collect)
 	kvw_sample_named(&collect->out, "what", "bytes", stats.bytes);
 	kvw_sample_named(&collect->out, "what", "bytes_limit", stats.bytes_limit);
 	kvw_sample_named(&collect->out, "what", "connections", stats.connections);
+	kvw_sample_named(&collect->out, "what", "l2_bytes", stats.l2_bytes);
+	kvw_sample_named(&collect->out, "what", "l2_shared_bytes", stats.l2_shared);
+	kvw_sample_named(&collect->out, "what", "l2_cap_bytes", stats.l2_cap);
+	kvw_sample_named(&collect->out, "what", "l2_deleting_bytes", stats.l2_asked);
+	kvw_sample_named(&collect->out, "what", "pins", stats.pins);
+	kvw_sample_named(&collect->out, "what", "quotas", stats.quotas);
 }
 
 void kvw_collect_coordinator_since(struct kvw_collect *collect)
@@ -321,6 +327,11 @@ void kvw_collect_coordinator_since(struct kvw_collect *collect)
 	kvw_sample_named(&collect->out, "what", "registered", counts->registered);
 	kvw_sample_named(&collect->out, "what", "left", counts->left);
 	kvw_sample_named(&collect->out, "what", "timeouts", counts->timeouts);
+	kvw_sample_named(&collect->out, "what", "evictions", stats.evictions);
+	kvw_sample_named(&collect->out, "what", "eviction_failures", stats.eviction_failures);
+	kvw_sample_named(&collect->out, "what", "evicted", counts->evicted);
+	kvw_sample_named(&collect->out, "what", "evicted_bytes", counts->evicted_bytes);
+	kvw_sample_named(&collect->out, "what", "forgotten", counts->forgotten);
 }
 
 void kvw_collect_coverage(struct kvw_collect *collect)

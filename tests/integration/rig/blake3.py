@@ -1,5 +1,6 @@
 """BLAKE3 as LMCache's servers name chunks with it; slow, for some thousand chunks."""
 
+import functools
 import struct
 
 IV = (0x6A09E667, 0xBB67AE85, 0x3C6EF372, 0xA54FF53A, 0x510E527F, 0x9B05688C, 0x1F83D9AB, 0x5BE0CD19)
@@ -37,4 +38,9 @@ def digest(data):
 
 def chunk_hash(before, tokens):
     """The name of a chunk after the one with the name `before`; b"": of the first one."""
-    return digest((before or digest(bytes(12))) + struct.pack(f">{len(tokens)}I", *tokens))
+    return named(before, struct.pack(f">{len(tokens)}I", *tokens))
+
+
+@functools.lru_cache(maxsize=1 << 16)
+def named(before, tokens):
+    return digest((before or digest(bytes(12))) + tokens)

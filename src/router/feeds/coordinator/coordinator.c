@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "feeds/coordinator/plan.h"
 
 #define TICK_NS      (100 * KVW_NS_PER_MS)
 #define SLOW_TICK_NS KVW_NS_PER_S
@@ -26,6 +27,14 @@ static void publish(struct kvw_coordinator *coordinator)
 		.refused = coordinator->refused,
 		.posts = coordinator->posts,
 		.named = coordinator->named,
+		.l2_bytes = cd->tier_bytes[KVW_CE_L2],
+		.l2_shared = kvw_cd_shared_bytes(cd),
+		.l2_cap = kvw_coordinator_cap(coordinator),
+		.l2_asked = cd->salts.asked_bytes,
+		.pins = cd->pins.count,
+		.quotas = cd->salts.limited,
+		.evictions = coordinator->evict.requests,
+		.eviction_failures = coordinator->evict.failures,
 	};
 
 	TAILQ_FOREACH(at, &cd->instances, entry)
@@ -50,12 +59,14 @@ static void tick_coordinator(struct kvw_feed *feed, void *arg)
 	if (kvw_feed_stopped(feed))
 		return;
 	kvw_coordinator_turn(coordinator);
+	kvw_calls_turn(&coordinator->calls);
 	if (now_ns - coordinator->ticked_ns >= SLOW_TICK_NS) {
 		coordinator->ticked_ns = now_ns;
 		kvw_cd_tick(coordinator->cd, atomic_load(&coordinator->timeout_ns), now_ns);
 		coordinator->remap = true;
 	}
 	kvw_coordinator_follow(coordinator);
+	kvw_coordinator_evict(coordinator);
 	publish(coordinator);
 }
 
@@ -65,6 +76,8 @@ static void stop(void *state)
 {
 	struct kvw_coordinator *coordinator = state;
 
+	coordinator->evict.stopped = true;
+	kvw_calls_close(&coordinator->calls);
 	kvw_coordinator_close(coordinator);
 	if (coordinator->workers != NULL && coordinator->seen != NULL)
 		kvw_coordinator_unfollow_all(coordinator);
@@ -116,6 +129,8 @@ static enum kvw_err start_coordinator(struct kvw_feed *feed, FILE *errors, void 
 	pthread_mutex_init(&coordinator->lock, NULL);
 	err = make_parts(coordinator);
 	if (err == KVW_OK)
+		err = kvw_calls_open(&coordinator->calls, feed);
+	if (err == KVW_OK)
 		err = kvw_coordinator_open(coordinator, errors);
 	if (err == KVW_OK)
 		err = kvw_feed_every(feed, TICK_NS, tick_coordinator, coordinator);
@@ -141,7 +156,10 @@ static void listen_now(void *state)
 
 static void hand_over(void *state)
 {
-	kvw_coordinator_hand_over(state);
+	struct kvw_coordinator *coordinator = state;
+
+	coordinator->evict.stopped = true;
+	kvw_coordinator_hand_over(coordinator);
 }
 
 const struct kvw_feed_module kvw_coordinator_module = {

@@ -36,12 +36,18 @@ struct kvw_coordinator_stats {
 	uint64_t objects, l1, l2; /* objects, and placements in each tier */
 	uint64_t bytes, bytes_limit;
 	uint64_t connections;
+	uint64_t l2_bytes;  /* of all placements in L2 */
+	uint64_t l2_shared; /* of these, in shared pools */
+	uint64_t l2_cap;    /* of shared pools; 0: none */
+	uint64_t l2_asked;  /* of l2_bytes, whose deletion is under way */
+	uint64_t pins, quotas;
 
 	/* since start */
 	struct kvw_cd_counts counts;
-	uint64_t refused; /* requests that are answered with an error */
-	uint64_t posts;   /* of events, that were applied */
-	uint64_t named;   /* blocks written to the index, once for each worker */
+	uint64_t refused;                      /* requests that are answered with an error */
+	uint64_t posts;                        /* of events, that were applied */
+	uint64_t evictions, eviction_failures; /* requests to servers */
+	uint64_t named; /* blocks written to the index, once for each worker */
 };
 
 /* Numbers of at most 100 ms ago. */

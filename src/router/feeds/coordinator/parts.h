@@ -8,6 +8,7 @@
 #include <pthread.h>
 
 #include "base/page.h"
+#include "feeds/coordinator/calls.h"
 #include "feeds/coordinator/coordinator.h"
 #include "routing/kvindex.h"
 #include "server/connection.h"
@@ -50,6 +51,16 @@ struct kvw_coordinator_conn {
 	uint64_t claimed;     /* of kvw_coordinator_server.bodies */
 };
 
+/* Eviction from L2. */
+struct kvw_coordinator_evict {
+	bool busy;     /* a request is under way */
+	bool stopped;  /* another process is the coordinator */
+	uint64_t plan; /* its number */
+	int64_t complained_ns;
+	char server[KVW_CE_INSTANCE_MOST + 1]; /* of its plan */
+	uint64_t requests, failures;
+};
+
 struct kvw_coordinator {
 	struct kvw_feed *feed;
 	const struct kvw_feed_deps *deps;
@@ -63,6 +74,8 @@ struct kvw_coordinator {
 	_Atomic int64_t timeout_ns;
 	uint64_t refused, posts, named;
 	struct kvw_coordinator_server server;
+	struct kvw_calls calls;
+	struct kvw_coordinator_evict evict;
 	int listen_fd; /* owned; -1: none, not yet, or not any more */
 	char bound[KVW_LISTEN_TEXT];
 
@@ -93,6 +106,19 @@ void kvw_coordinator_request(struct kvw_conn *conn, struct kvw_coordinator *coor
 /* {"detail": message} with this status; extra: whole field lines, "": none. */
 void kvw_coordinator_error(struct kvw_conn *conn, struct kvw_coordinator *coordinator, int status,
 	const char *extra, const char *message);
+
+/* --- evict.c: what a coordinator owes the shared L2 --- */
+
+/* Sends a request to delete, if something is to be deleted and none is under way. */
+void kvw_coordinator_evict(struct kvw_coordinator *coordinator);
+/* Bytes that the shared pools may hold; 0: not known. */
+uint64_t kvw_coordinator_cap(const struct kvw_coordinator *coordinator);
+
+/* --- cache_routes.c: /quota and /cache --- */
+
+/* False: the path is none of them. */
+bool kvw_coordinator_cache_request(struct kvw_conn *conn, struct kvw_coordinator *coordinator,
+	struct kvw_slice path) KVW_MUST_CHECK;
 
 /* --- serve.c: the listener and its clients --- */
 

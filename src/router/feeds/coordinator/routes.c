@@ -1,6 +1,5 @@
 /*
- * routes.c - the coordinator's requests: LMCache 0.5.6's routes, and answers for those that kvway
- * does not serve.
+ * routes.c - the coordinator's requests: LMCache 0.5.6's routes but for /quota and /cache.
  *
  * Errors have LMCache's form, {"detail": ...}, but for the heartbeat of an unknown instance, which
  * has {"error": ...} there: the server registers again upon that 404.
@@ -337,6 +336,7 @@ static void take_events(struct kvw_conn *conn, struct kvw_coordinator *coordinat
 		return;
 	}
 	coordinator->posts++;
+	kvw_coordinator_evict(coordinator);
 	kvw_page_string(&page, "{\"applied\":");
 	kvw_page_u64(&page, a.applied);
 	kvw_page_string(&page, ",\"duplicates\":");
@@ -574,9 +574,6 @@ static const struct route routes[] = {
 	{"/directory/stats", "GET", stats},
 };
 
-/* Beginnings of LMCache's paths that this coordinator does not serve. */
-static const char *const unserved[] = {"/quota", "/cache/"};
-
 void kvw_coordinator_request(struct kvw_conn *conn, struct kvw_coordinator *coordinator)
 {
 	struct kvw_slice path = kvw_cr_path(&conn->clients->head);
@@ -594,12 +591,7 @@ void kvw_coordinator_request(struct kvw_conn *conn, struct kvw_coordinator *coor
 			(struct kvw_slice){path.data + one.len, path.len - one.len});
 		return;
 	}
-	for (size_t i = 0; i < sizeof(unserved) / sizeof(unserved[0]); i++)
-		if (path.len >= strlen(unserved[i]) &&
-			memcmp(path.data, unserved[i], strlen(unserved[i])) == 0) {
-			kvw_coordinator_error(conn, coordinator, 501, "",
-				"kvway does not serve this route of LMCache's coordinator");
-			return;
-		}
+	if (kvw_coordinator_cache_request(conn, coordinator, path))
+		return;
 	kvw_coordinator_error(conn, coordinator, 404, "", "Not Found");
 }
