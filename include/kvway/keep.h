@@ -35,6 +35,13 @@ enum kvw_keep_kind {
 	KVW_KEPT_RANK = 6,     /* a rank of the preceding instance */
 	KVW_KEPT_LOCATION = 7, /* of the preceding rank, with its next sequence number */
 	KVW_KEPT_KEYS = 8,     /* keys that the preceding location holds */
+	/* The coordinator's directory of LMCache's servers. */
+	KVW_KEPT_QUOTA = 9,      /* of a cache salt, or the default */
+	KVW_KEPT_PIN = 10,       /* of a chunk */
+	KVW_KEPT_SERVER = 11,    /* a server and the cursor of its reports */
+	KVW_KEPT_CAPACITY = 12,  /* that the preceding server has declared */
+	KVW_KEPT_TOKENS = 13,    /* of a chunk hash */
+	KVW_KEPT_PLACEMENT = 14, /* a chunk that a server has, perhaps with the preceding tokens */
 	KVW_KEPT_TREE = 16,   /* the prefix tree: parameters of all nodes */
 	KVW_KEPT_NODE = 17,   /* a node with its holders */
 	KVW_KEPT_VIEW = 18,   /* the window of a worker's view */

@@ -332,6 +332,7 @@ void kvw_collect_coordinator_since(struct kvw_collect *collect)
 	kvw_sample_named(&collect->out, "what", "evicted", counts->evicted);
 	kvw_sample_named(&collect->out, "what", "evicted_bytes", counts->evicted_bytes);
 	kvw_sample_named(&collect->out, "what", "forgotten", counts->forgotten);
+	kvw_sample_named(&collect->out, "what", "recalled", stats.recalled);
 }
 
 void kvw_collect_coverage(struct kvw_collect *collect)

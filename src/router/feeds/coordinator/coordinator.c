@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/log.h"
 #include "feeds/coordinator/plan.h"
 
 #define TICK_NS      (100 * KVW_NS_PER_MS)
@@ -32,6 +33,7 @@ static void publish(struct kvw_coordinator *coordinator)
 		.l2_cap = kvw_coordinator_cap(coordinator),
 		.l2_asked = cd->salts.asked_bytes,
 		.pins = cd->pins.count,
+		.recalled = coordinator->recall->placements,
 		.quotas = cd->salts.limited,
 		.evictions = coordinator->evict.requests,
 		.eviction_failures = coordinator->evict.failures,
@@ -84,6 +86,9 @@ static void stop(void *state)
 	kvw_cd_destroy(coordinator->cd);
 	pthread_mutex_destroy(&coordinator->lock);
 	free(coordinator->reader);
+	if (coordinator->recall != NULL)
+		free(coordinator->recall->servers);
+	free(coordinator->recall);
 	free(coordinator->workers);
 	free(coordinator->seen);
 	free(coordinator);
@@ -102,10 +107,11 @@ static enum kvw_err make_parts(struct kvw_coordinator *coordinator)
 	};
 
 	coordinator->reader = calloc(1, sizeof(*coordinator->reader));
+	coordinator->recall = calloc(1, sizeof(*coordinator->recall));
 	coordinator->workers = calloc(KVW_MAX_WORKERS, sizeof(coordinator->workers[0]));
 	coordinator->seen = calloc(KVW_MAX_WORKERS, sizeof(coordinator->seen[0]));
-	if (coordinator->reader == NULL || coordinator->workers == NULL ||
-		coordinator->seen == NULL)
+	if (coordinator->reader == NULL || coordinator->recall == NULL ||
+		coordinator->workers == NULL || coordinator->seen == NULL)
 		return KVW_ENOMEM;
 	return kvw_cd_create(&options, &coordinator->cd);
 }
@@ -162,12 +168,40 @@ static void hand_over(void *state)
 	kvw_coordinator_hand_over(coordinator);
 }
 
+static enum kvw_err keep(void *state, const struct kvw_keep_out *out)
+{
+	return kvw_cd_keep(((struct kvw_coordinator *)state)->cd, out);
+}
+
+static void recall(void *state, enum kvw_keep_kind kind, const uint8_t *record, size_t len)
+{
+	struct kvw_coordinator *coordinator = state;
+
+	kvw_cd_recall(coordinator->cd, coordinator->recall, kind, record, len,
+		kvw_feed_now(coordinator->feed));
+}
+
+static void recalled(void *state, bool all_came)
+{
+	struct kvw_coordinator *coordinator = state;
+
+	if (coordinator->recall->failed)
+		kvw_warn("coordinator", "a record of the process before us is wrong: servers go by "
+					"text until their L1 was replaced");
+	kvw_cd_recalled(coordinator->cd, coordinator->recall, all_came);
+	coordinator->remap = true;
+	kvw_coordinator_follow(coordinator);
+}
+
 const struct kvw_feed_module kvw_coordinator_module = {
 	.name = "coordinator",
 	.start = start_coordinator,
 	.purged = purged,
 	.listen = listen_now,
 	.hand_over = hand_over,
+	.keep = keep,
+	.recall = recall,
+	.recalled = recalled,
 	.stop = stop,
 };
 

@@ -623,7 +623,7 @@ static bool add_placement(struct kvw_cd *cd, struct kvw_cd_object *object,
 	return true;
 }
 
-static void store(struct kvw_cd *cd, struct kvw_cd_instance *instance,
+void kvw_cd_store(struct kvw_cd *cd, struct kvw_cd_instance *instance,
 	const struct kvw_ce_batch *batch, const struct kvw_ce_entry *entry)
 {
 	uint64_t name_hash = name_hash_of(cd, &entry->key);
@@ -682,7 +682,7 @@ void kvw_cd_entry(struct kvw_cd *cd, struct kvw_cd_instance *instance,
 
 	cd->counts.entries[batch->type]++;
 	if (batch->type == KVW_CE_STORE) {
-		store(cd, instance, batch, entry);
+		kvw_cd_store(cd, instance, batch, entry);
 		return;
 	}
 	object = kvw_cd_find(cd, &entry->key);

@@ -122,7 +122,8 @@ struct kvw_cd_instance {
 	int64_t rest_ns;
 	uint32_t failures; /* of DELETEs, in a row */
 
-	void *user; /* of the caller; see kvw_cd_options.freed */
+	uint32_t kept_as; /* its number in the records of keep.c, while they are written */
+	void *user;       /* of the caller; see kvw_cd_options.freed */
 	char id[];
 };
 

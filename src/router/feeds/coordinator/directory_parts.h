@@ -17,6 +17,10 @@ void kvw_cd_fence(struct kvw_cd *cd, struct kvw_cd_instance *instance);
 /* Drops all placements of an instance's private L2. */
 void kvw_cd_forget_l2(struct kvw_cd *cd, struct kvw_cd_instance *instance);
 
+/* An entry of a batch of stores, whatever the cursor is. */
+void kvw_cd_store(struct kvw_cd *cd, struct kvw_cd_instance *instance,
+	const struct kvw_ce_batch *batch, const struct kvw_ce_entry *entry);
+
 /* At the directory's end, after the objects. */
 void kvw_cd_free_salts(struct kvw_cd *cd);
 void kvw_cd_free_pins(struct kvw_cd *cd);

@@ -10,6 +10,7 @@
 #include "base/page.h"
 #include "feeds/coordinator/calls.h"
 #include "feeds/coordinator/coordinator.h"
+#include "feeds/coordinator/keep.h"
 #include "routing/kvindex.h"
 #include "server/connection.h"
 #include "server/listen.h"
@@ -66,6 +67,7 @@ struct kvw_coordinator {
 	const struct kvw_feed_deps *deps;
 	struct kvw_cd *cd;
 	struct kvw_ce_reader *reader;           /* owned */
+	struct kvw_cd_recall *recall;           /* owned */
 	struct kvw_coordinator_worker *workers; /* owned, [KVW_MAX_WORKERS] */
 	size_t worker_count;                    /* slots of the fleet that have been used */
 	bool remap;                             /* instances or workers have changed */
