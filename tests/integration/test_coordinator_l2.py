@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from rig.kvaware import SHOWN, ids
+from rig.kvaware import SHOWN, ids, wait_coverage
 from rig.lmcache_node import LMCacheNode, SharedL2
 from rig.lmcache_server import LMCacheServer
 from rig.sim import Sim
@@ -18,7 +18,7 @@ LONG_SECONDS = float(os.environ.get("KVW_L2_SECONDS", "0"))
 
 
 @pytest.fixture
-def stage(tmp_path, kvway):
+def stage(tmp_path, kvway, request):
     """stage(config): a router; its node() is a server that mounts the shared L2."""
     port, opened = Port(), []
 
@@ -28,14 +28,19 @@ def stage(tmp_path, kvway):
         def __init__(self, config=None):
             sim = Sim(tmp_path, 1)
             opened.append(sim.kill)
-            self.l2 = SharedL2()
-            self.router = kvway(
-                sim.workers,
-                {
-                    **SHOWN, "kvaware.lmcache.coordinator": self.address,
-                    "kvaware.lmcache.chunk_size": str(CHUNK), **(config or {}),
-                },
-            )  # fmt: skip
+            self.workers, self.l2 = sim.workers, SharedL2()
+            self.config = {
+                **SHOWN, "kvaware.lmcache.coordinator": self.address,
+                "kvaware.lmcache.chunk_size": str(CHUNK), **(config or {}),
+            }  # fmt: skip
+            self.start()
+
+        def start(self):
+            self.router = kvway(self.workers, self.config)
+
+        def kill(self):
+            self.router.kill()
+            request.node.routers.remove(self.router)
 
         def node(self, name="mp-one", **more):
             node = LMCacheNode(self.address, name, chunk=CHUNK, blake3=True, l2=self.l2, **more)
@@ -204,6 +209,67 @@ def test_the_declared_capacity_of_a_shared_pool_is_its_cap(stage):
     node.write(ids(50, 20 * CHUNK))
     until(lambda: s.l2.used() <= 8000, 10, "the shared L2 to shrink")
     until(lambda: s.gauge("l2_cap_bytes") == 10000, 5, "the metric to follow")
+
+
+def know(s, node):
+    """Quotas, pins, and chunks in both tiers."""
+    prompt = ids(70, 4 * CHUNK)
+    node.config()
+    node.store(ids(71, 3 * CHUNK))
+    for _ in range(2):
+        node.write(prompt, salt="t-a")
+        assert node.ask("POST", "/cache/pins", tokens_body(node, prompt[:CHUNK], cache_salt="t-a"))[0] == 200
+    node.write(ids(72, 4 * CHUNK), salt="t-a")
+    assert node.ask("PUT", "/quota/t-a", {"limit_gb": 1})[0] == 200
+    wait_coverage(s.router, s.workers, "lmcache")
+    paths = ("/quota", "/cache/pins", "/directory/stats", "/instances", "/instances/usage")
+    return {path: node.ask("GET", path) for path in paths}
+
+
+def test_a_kvway_that_starts_again_knows_what_it_knew(stage, tmp_path):
+    s = stage({"state.file": str(tmp_path / "state")})
+    node = s.node()
+    before = know(s, node)
+    s.router.stop()
+    s.start()
+    assert {path: node.ask("GET", path) for path in before} == before
+    assert node.beat() == 200
+    wait_coverage(s.router, s.workers, "lmcache")
+    node.store(ids(73, CHUNK))
+    assert node.ask("PUT", "/quota/t-a", {"limit_gb": 5000 / GIB})[0] == 200
+    until(lambda: s.l2.used() == 4000, 10, "the quota to be kept")
+    assert s.l2.has(node.entries(ids(70, CHUNK), salt="t-a")[0]["key"])
+    wait_coverage(s.router, s.workers, "lmcache")
+    assert s.count("gaps") == 0
+    s.router.stop()
+    s.start()
+    node.batch("store", lost=True)  # while none was there
+    node.store(ids(74, CHUNK))
+    wait_coverage(s.router, s.workers, "lmcache", 1)
+
+
+def test_a_killed_kvway_finds_its_last_snapshot(stage, tmp_path):
+    s = stage({"state.file": str(tmp_path / "state"), "state.interval": "1s"})
+    before = know(s, s.node())
+    written = s.count("snapshots")
+    until(lambda: s.count("snapshots") >= written + 2, 10, "a snapshot")
+    s.kill()
+    s.start()
+    client = LMCacheServer(s.address)
+    assert {path: client.ask("GET", path) for path in before} == before
+
+
+def test_a_damaged_snapshot_is_no_fault(stage, tmp_path):
+    path = tmp_path / "state.lmcache"
+    s = stage({"state.file": str(tmp_path / "state")})
+    node = s.node()
+    know(s, node)
+    s.router.stop()
+    whole = path.read_bytes()
+    path.write_bytes(whole[:200] + bytes([whole[200] ^ 1]) + whole[201:])
+    s.start()
+    assert "the directory starts empty" in s.router.log()
+    assert node.ask("GET", "/instances") == (200, {"instances": []})
 
 
 def test_a_shared_l2_under_writes_stays_below_its_cap(stage):

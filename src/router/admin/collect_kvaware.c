@@ -333,6 +333,8 @@ void kvw_collect_coordinator_since(struct kvw_collect *collect)
 	kvw_sample_named(&collect->out, "what", "evicted_bytes", counts->evicted_bytes);
 	kvw_sample_named(&collect->out, "what", "forgotten", counts->forgotten);
 	kvw_sample_named(&collect->out, "what", "recalled", stats.recalled);
+	kvw_sample_named(&collect->out, "what", "snapshots", stats.snapshots);
+	kvw_sample_named(&collect->out, "what", "snapshot_failures", stats.snapshot_failures);
 }
 
 void kvw_collect_coverage(struct kvw_collect *collect)

@@ -34,6 +34,8 @@ static void publish(struct kvw_coordinator *coordinator)
 		.l2_asked = cd->salts.asked_bytes,
 		.pins = cd->pins.count,
 		.recalled = coordinator->recall->placements,
+		.snapshots = atomic_load(&coordinator->snapshot.written),
+		.snapshot_failures = atomic_load(&coordinator->snapshot.failed),
 		.quotas = cd->salts.limited,
 		.evictions = coordinator->evict.requests,
 		.eviction_failures = coordinator->evict.failures,
@@ -69,6 +71,7 @@ static void tick_coordinator(struct kvw_feed *feed, void *arg)
 	}
 	kvw_coordinator_follow(coordinator);
 	kvw_coordinator_evict(coordinator);
+	kvw_coordinator_snapshot_tick(coordinator, now_ns);
 	publish(coordinator);
 }
 
@@ -78,7 +81,8 @@ static void stop(void *state)
 {
 	struct kvw_coordinator *coordinator = state;
 
-	coordinator->evict.stopped = true;
+	kvw_coordinator_snapshot_end(coordinator);
+	coordinator->in_charge = false;
 	kvw_calls_close(&coordinator->calls);
 	kvw_coordinator_close(coordinator);
 	if (coordinator->workers != NULL && coordinator->seen != NULL)
@@ -135,6 +139,8 @@ static enum kvw_err start_coordinator(struct kvw_feed *feed, FILE *errors, void 
 	pthread_mutex_init(&coordinator->lock, NULL);
 	err = make_parts(coordinator);
 	if (err == KVW_OK)
+		err = kvw_coordinator_snapshot_open(coordinator);
+	if (err == KVW_OK)
 		err = kvw_calls_open(&coordinator->calls, feed);
 	if (err == KVW_OK)
 		err = kvw_coordinator_open(coordinator, errors);
@@ -145,6 +151,7 @@ static enum kvw_err start_coordinator(struct kvw_feed *feed, FILE *errors, void 
 		return err;
 	}
 	publish(coordinator);
+	coordinator->in_charge = !coordinator->deps->waits;
 	*state = coordinator;
 	return KVW_OK;
 }
@@ -157,14 +164,17 @@ static void purged(void *state, const uint32_t *workers, size_t count)
 
 static void listen_now(void *state)
 {
-	kvw_coordinator_listen(state);
+	struct kvw_coordinator *coordinator = state;
+
+	coordinator->in_charge = true;
+	kvw_coordinator_listen(coordinator);
 }
 
 static void hand_over(void *state)
 {
 	struct kvw_coordinator *coordinator = state;
 
-	coordinator->evict.stopped = true;
+	coordinator->in_charge = false;
 	kvw_coordinator_hand_over(coordinator);
 }
 

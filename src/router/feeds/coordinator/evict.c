@@ -72,7 +72,8 @@ void kvw_coordinator_evict(struct kvw_coordinator *coordinator)
 	struct kvw_cd_plan plan;
 	enum kvw_err err;
 
-	if (evict->busy || evict->stopped || !coordinator->deps->config->kvaware_lmcache_l2_evict ||
+	if (evict->busy || !coordinator->in_charge ||
+		!coordinator->deps->config->kvaware_lmcache_l2_evict ||
 		!kvw_cd_plan(coordinator->cd, kvw_coordinator_cap(coordinator),
 			kvw_feed_now(coordinator->feed), &plan))
 		return;

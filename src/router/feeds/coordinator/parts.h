@@ -62,6 +62,17 @@ struct kvw_coordinator_evict {
 	uint64_t requests, failures;
 };
 
+/* The directory's file. */
+struct kvw_coordinator_snapshot {
+	char *path; /* owned; NULL: none */
+	int64_t due_ns;
+	bool storing; /* the thread was started, and not joined yet */
+	pthread_t thread;
+	int fd;            /* the thread's, while it runs */
+	_Atomic bool done; /* by the thread: it ends */
+	_Atomic uint64_t written, failed;
+};
+
 struct kvw_coordinator {
 	struct kvw_feed *feed;
 	const struct kvw_feed_deps *deps;
@@ -70,7 +81,8 @@ struct kvw_coordinator {
 	struct kvw_cd_recall *recall;           /* owned */
 	struct kvw_coordinator_worker *workers; /* owned, [KVW_MAX_WORKERS] */
 	size_t worker_count;                    /* slots of the fleet that have been used */
-	bool remap;                             /* instances or workers have changed */
+	bool in_charge;       /* no other process is the coordinator, neither still nor already */
+	bool remap;           /* instances or workers have changed */
 	uint32_t only_worker; /* kvw_coordinator_l1 writes to this one; UINT32_MAX: to all */
 	int64_t ticked_ns, complained_ns;
 	_Atomic int64_t timeout_ns;
@@ -78,6 +90,7 @@ struct kvw_coordinator {
 	struct kvw_coordinator_server server;
 	struct kvw_calls calls;
 	struct kvw_coordinator_evict evict;
+	struct kvw_coordinator_snapshot snapshot;
 	int listen_fd; /* owned; -1: none, not yet, or not any more */
 	char bound[KVW_LISTEN_TEXT];
 
@@ -115,6 +128,14 @@ void kvw_coordinator_error(struct kvw_conn *conn, struct kvw_coordinator *coordi
 void kvw_coordinator_evict(struct kvw_coordinator *coordinator);
 /* Bytes that the shared pools may hold; 0: not known. */
 uint64_t kvw_coordinator_cap(const struct kvw_coordinator *coordinator);
+
+/* --- snapshot.c: the directory in a file --- */
+
+/* Reads the file, if there is one. A fault in it is no error. Before the listener is opened. */
+enum kvw_err kvw_coordinator_snapshot_open(struct kvw_coordinator *coordinator) KVW_MUST_CHECK;
+void kvw_coordinator_snapshot_tick(struct kvw_coordinator *coordinator, int64_t now_ns);
+/* Writes a last one, unless another process has taken over. */
+void kvw_coordinator_snapshot_end(struct kvw_coordinator *coordinator);
 
 /* --- cache_routes.c: /quota and /cache --- */
 
