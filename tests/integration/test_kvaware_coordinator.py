@@ -359,6 +359,25 @@ def test_no_coordinator_is_there_without_its_key(stage, kvway):
     assert not any("kvway_kvaware_coordinator" in str(name) for name in s.router.metrics())
 
 
+def test_the_list_of_workers_shows_their_servers_and_what_is_lacking(stage):
+    s = stage(names=("", "mp-two"))
+
+    def told(number):
+        rows = ask(s.router.admin_port, "GET", "/workers").json()
+        return next(r for r in rows if r["url"] == s.workers[number].url)["cache_told_by"]["lmcache"]
+
+    until(lambda: "has registered from this worker's address" in told(0)["wrong"], 5, "the reason")
+    assert "its lmcache_instance names" in told(1)["wrong"]
+    one = s.server("mp-one")
+    until(lambda: told(0) == {"coverage": "full", "wrong": "", "instance": "mp-one"}, 5, "the mapping")
+    s.server("mp-other")
+    until(lambda: "several LMCache servers" in told(0)["wrong"], 5, "the reason")
+    one.leave()
+    until(lambda: told(0)["instance"] == "mp-other", 5, "the other server")
+    s.server("mp-two")
+    until(lambda: told(1)["instance"] == "mp-two", 5, "the named server")
+
+
 def test_a_stopped_router_lets_its_servers_go(stage):
     s = stage(1)
     server = s.server()

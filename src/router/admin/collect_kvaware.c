@@ -35,6 +35,15 @@ const char *kvw_reporter_name(enum kvw_reporter reporter)
 	return reporter == KVW_REPORTER_ENGINE ? "engine" : "lmcache";
 }
 
+const char *kvw_coverage_name(enum kvw_coverage coverage)
+{
+	static const char *const names[] = {[KVW_COVERAGE_NONE] = "none",
+		[KVW_COVERAGE_BLIND] = "blind",
+		[KVW_COVERAGE_FULL] = "full"};
+
+	return names[coverage];
+}
+
 void kvw_collect_inexact(struct kvw_collect *collect)
 {
 	const struct kvw_metrics *metrics = collect->metrics;

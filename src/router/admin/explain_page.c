@@ -12,7 +12,7 @@
 #include "admin/explanation.h"
 #include "base/clock.h"
 #include "feeds/coordinator/coordinator.h"
-#include "feeds/lmcache/lmcache.h"
+#include "feeds/sources.h"
 #include "openai/error_body.h"
 
 #define NS_PER_MS 1e6
@@ -131,28 +131,11 @@ static void put_cost(struct kvw_page *text, const struct kvw_candidate *candidat
 	put_bool(text, "blends", candidate->blends);
 }
 
-/* LMCache's name of the worker's instance, or of the server of its node. */
-static void put_instance(
-	const struct kvw_explanation *e, const struct kvw_worker *worker, struct kvw_page *text)
-{
-	struct kvw_lmcache *lmcache = kvw_lmcache_of(e->feed);
-	struct kvw_coordinator *coordinator = kvw_coordinator_of(e->feed);
-	char name[KVW_CE_INSTANCE_MOST + 1] = "";
-
-	if (lmcache != NULL)
-		(void)kvw_lmcache_instance_of(lmcache, worker->id, name, sizeof(name));
-	if (coordinator != NULL && name[0] == '\0')
-		(void)kvw_coordinator_instance_of(coordinator, worker->id, name, sizeof(name));
-	put_text(text, "instance", kvw_slice_of(name));
-}
-
 /* Writes the known coverage of the worker's cache by its own reports, and errors of that. */
 static void put_coverage(
 	const struct kvw_explanation *e, const struct kvw_worker *worker, struct kvw_page *text)
 {
-	static const char *const names[] = {[KVW_COVERAGE_NONE] = "none",
-		[KVW_COVERAGE_BLIND] = "blind",
-		[KVW_COVERAGE_FULL] = "full"};
+	char name[KVW_CE_INSTANCE_MOST + 1];
 	bool first = true;
 
 	put_key(text, "cache_told_by");
@@ -160,17 +143,19 @@ static void put_coverage(
 	for (int reporter = 0; reporter < KVW_REPORTER_COUNT; reporter++) {
 		struct kvw_feed_status status;
 
-		if (kvw_feed_worker_status(e->feed, worker->id, (enum kvw_reporter)reporter,
-			    &status) != KVW_OK)
+		if (kvw_feed_worker_status(
+			    e->feed, worker->id, (enum kvw_reporter)reporter, &status) != KVW_OK)
 			continue;
 		kvw_page_string(text, first ? "\"" : ",\"");
 		kvw_page_string(text, kvw_reporter_name((enum kvw_reporter)reporter));
 		kvw_page_string(text, "\":{\"coverage\":");
-		kvw_page_json(text, kvw_slice_of(names[status.coverage]));
+		kvw_page_json(text, kvw_slice_of(kvw_coverage_name(status.coverage)));
 		put_u64(text, "sequence", status.sequence);
 		put_text(text, "wrong", kvw_slice_of(status.wrong));
-		if (reporter == KVW_REPORTER_LMCACHE)
-			put_instance(e, worker, text);
+		if (reporter == KVW_REPORTER_LMCACHE) {
+			(void)kvw_sources_instance_of(e->feed, worker->id, name, sizeof(name));
+			put_text(text, "instance", kvw_slice_of(name));
+		}
 		kvw_page_string(text, "}");
 		first = false;
 	}

@@ -280,6 +280,8 @@ void kvw_metrics_tick(struct kvw_metrics *metrics, int64_t now_ns);
 const char *kvw_inexact_name(enum kvw_inexact inexact);
 /* Label text, for example "engine". */
 const char *kvw_reporter_name(enum kvw_reporter reporter);
+/* For example "full". */
+const char *kvw_coverage_name(enum kvw_coverage coverage);
 
 /* --- the list itself, from metrics.def --- */
 /* The i-th metric; NULL past the last. */

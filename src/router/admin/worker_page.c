@@ -7,7 +7,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "admin/metrics_shard.h"
 #include "config/schema.h"
+#include "feeds/coordinator/coordinator.h"
+#include "feeds/sources.h"
 
 static json_t *text_json(struct kvw_slice text)
 {
@@ -81,6 +84,34 @@ static void put_hits(
 	put_share(object, "hit_share", tokens.cached, tokens.compared > 0 ? tokens.prompt : 0);
 }
 
+/* Writes what is known of the worker's cache by its own reports, and why that is not all. */
+static void put_reports(
+	json_t *object, const struct kvw_feed *feed, const struct kvw_worker *worker)
+{
+	json_t *reports = json_object();
+	char name[KVW_CE_INSTANCE_MOST + 1];
+
+	for (int reporter = 0; feed != NULL && reporter < KVW_REPORTER_COUNT; reporter++) {
+		struct kvw_feed_status status;
+		json_t *report;
+
+		if (kvw_feed_worker_status((struct kvw_feed *)feed, worker->id,
+			    (enum kvw_reporter)reporter, &status) != KVW_OK)
+			continue;
+		report = json_object();
+		json_object_set_new(
+			report, "coverage", json_string(kvw_coverage_name(status.coverage)));
+		json_object_set_new(report, "wrong", text_json(kvw_slice_of(status.wrong)));
+		if (reporter == KVW_REPORTER_LMCACHE) {
+			(void)kvw_sources_instance_of(feed, worker->id, name, sizeof(name));
+			json_object_set_new(report, "instance", text_json(kvw_slice_of(name)));
+		}
+		json_object_set_new(
+			reports, kvw_reporter_name((enum kvw_reporter)reporter), report);
+	}
+	json_object_set_new(object, "cache_told_by", reports);
+}
+
 /* Numbers of its entry in the configuration, such as its weight. */
 static void put_settings(json_t *object, const struct kvw_worker *worker)
 {
@@ -123,6 +154,7 @@ static void put_worker(json_t *object, struct kvw_worker *worker, const struct k
 	json_object_set_new(object, "group", text_json(kvw_slice_of(worker->config.group)));
 	json_object_set_new(object, "identity", text_json(kvw_slice_of(worker->config.identity)));
 	json_object_set_new(object, "addresses", addresses_json(worker));
+	put_reports(object, metrics->sources.feed, worker);
 }
 
 json_t *kvw_worker_page(const struct kvw_worker_list *list, size_t index,

@@ -74,17 +74,24 @@ bool kvw_sources_unmapped(const struct kvw_sources *sources)
 	return stats.instances > 0;
 }
 
-/* LMCache's name of the worker's instance, or of the server of its node; 0: it has none. */
-static size_t instance_of(
-	const struct kvw_sources *sources, uint32_t worker, char *name, size_t size)
+static size_t instance_in(struct kvw_lmcache *lmcache, struct kvw_coordinator *coordinator,
+	uint32_t worker, char *name, size_t size)
 {
 	size_t len = 0;
 
-	if (sources->lmcache != NULL)
-		len = kvw_lmcache_instance_of(sources->lmcache, worker, name, size);
-	if (len == 0 && sources->coordinator != NULL)
-		len = kvw_coordinator_instance_of(sources->coordinator, worker, name, size);
+	if (size > 0)
+		name[0] = '\0';
+	if (lmcache != NULL)
+		len = kvw_lmcache_instance_of(lmcache, worker, name, size);
+	if (len == 0 && coordinator != NULL)
+		len = kvw_coordinator_instance_of(coordinator, worker, name, size);
 	return len;
+}
+
+size_t kvw_sources_instance_of(
+	const struct kvw_feed *feed, uint32_t worker, char *name, size_t size)
+{
+	return instance_in(kvw_lmcache_of(feed), kvw_coordinator_of(feed), worker, name, size);
 }
 
 /* Whether the worker was chosen by its reported blocks. Then *name is LMCache's name of it, or its
@@ -107,7 +114,8 @@ static bool found_by_reports(const struct kvw_sources *sources,
 		if (hits.blocks[worker->id] == 0)
 			continue;
 		if (chain->reporter == KVW_REPORTER_LMCACHE &&
-			instance_of(sources, worker->id, name, size) > 0)
+			instance_in(
+				sources->lmcache, sources->coordinator, worker->id, name, size) > 0)
 			return true;
 		(void)snprintf(name, size, "%s", worker->url);
 		found = true;

@@ -25,11 +25,11 @@ struct kvw_lmcache;
 struct kvw_sources {
 	struct kvw_tokens *tokens;
 	struct kvw_kvspaces *spaces;
-	struct kvw_exact *exact;     /* the strategy's view, filled by the feeds */
-	struct kvw_lmcache *lmcache; /* NULL: none is configured */
+	struct kvw_exact *exact;             /* the strategy's view, filled by the feeds */
+	struct kvw_lmcache *lmcache;         /* NULL: none is configured */
 	struct kvw_coordinator *coordinator; /* the same */
-	_Atomic int64_t tokens_timeout_ms; /* longest wait for a prompt's tokens */
-	uint32_t lmcache_chunk;      /* tokens; 0: there is no controller */
+	_Atomic int64_t tokens_timeout_ms;   /* longest wait for a prompt's tokens */
+	uint32_t lmcache_chunk;              /* tokens; 0: there is no controller */
 	struct kvw_prediction_check *checks; /* [KVW_MAX_WORKERS] */
 	/* When a line of kvw_sources_routed was last written at info. */
 	_Atomic int64_t found_ns, none_ns;
@@ -53,6 +53,11 @@ void kvw_sources_destroy(struct kvw_sources *sources); /* NULL is allowed */
 void kvw_sources_reconfigure(struct kvw_sources *sources, const struct kvw_config *config);
 /* Drops a worker's records: another worker gets the slot. */
 void kvw_sources_forget(struct kvw_sources *sources, uint32_t worker);
+
+/* LMCache's name of the worker's instance, or of the server of its node: at most size - 1 bytes,
+ * with a final 0. Returns the name's length; 0: it has none. */
+size_t kvw_sources_instance_of(
+	const struct kvw_feed *feed, uint32_t worker, char *name, size_t size);
 
 /* Whether any source may have unmapped workers, which routed prompts reveal. */
 bool kvw_sources_unmapped(const struct kvw_sources *sources);

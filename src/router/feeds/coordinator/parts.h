@@ -35,6 +35,7 @@ struct kvw_coordinator_worker {
 	uint32_t address_version;
 	char ip[NI_MAXHOST];
 	struct kvw_cd_instance *instance; /* NULL: none */
+	const char *lack; /* why there is none, as reported; static; NULL: not reported */
 };
 
 /* The HTTP server: clients of src/common/server on the feed's thread. */
