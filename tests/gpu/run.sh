@@ -104,7 +104,7 @@ try "copies compared with the naive way" "$test"
 try "keys turned, compared with the naive way" "$turn"
 python=${GPU_PYTHON:-python3}
 export KVTIER_LIBRARY=$build/cache/core/libkvtier.so.1
-# Installed, the CUDA backend lies beside libkvtier; in a build directory it does not.
+# Installed, the CUDA backend lies in the folder of libkvtier; in a build directory it does not.
 export LD_LIBRARY_PATH=$build/cache/gpu${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
 if "$python" -c 'import pytest, sys, torch; sys.exit(not torch.cuda.is_available())' 2>/dev/null; then
 	try "the connector's loads and stores, by streams" "$python" -m pytest -q -p no:cacheprovider tests/gpu/test_streams.py
