@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from rig.kvaware import SHOWN, ids, wait_coverage
+from rig.kvaware import SHOWN, complete, ids, wait_coverage
 from rig.lmcache_node import LMCacheNode, SharedL2
 from rig.lmcache_server import LMCacheServer
 from rig.sim import Sim
@@ -209,6 +209,46 @@ def test_the_declared_capacity_of_a_shared_pool_is_its_cap(stage):
     node.write(ids(50, 20 * CHUNK))
     until(lambda: s.l2.used() <= 8000, 10, "the shared L2 to shrink")
     until(lambda: s.gauge("l2_cap_bytes") == 10000, 5, "the metric to follow")
+
+
+def prefetches(node):
+    return [body for method, path, body in node.asked if (method, path) == ("POST", "/cache/prefetches")]
+
+
+def test_what_l2_alone_has_is_loaded_for_the_chosen_worker(stage):
+    s = stage({"kvaware.lmcache.prefetch": "true"})
+    node = s.node(ranks=2)
+    node.config()
+    node.store(ids(80, CHUNK))
+    wait_coverage(s.router, s.workers, "lmcache")
+    prompt = ids(81, 4 * CHUNK + 5)
+    node.store(prompt[:CHUNK], salt="t-a")
+    node.write(prompt[: 3 * CHUNK], salt="t-a")
+    for _ in range(3):  # once for all of them
+        complete(s.router, prompt, cache_salt="t-a")
+    until(lambda: s.count("prefetched") == 1, 10, "the prefetch to be over")
+    assert prefetches(node) == [tokens_body(node, prompt[: 3 * CHUNK], cache_salt="t-a")]
+    complete(s.router, prompt)  # another tenant's
+    complete(s.router, ids(82, 4 * CHUNK))  # unknown
+    complete(s.router, ids(80, CHUNK))  # in L1
+    node.fault = "refuse"
+    other = ids(83, 4 * CHUNK)
+    node.write(other)
+    complete(s.router, other)
+    until(lambda: s.count("prefetch_failures") == 1, 10, "the failure to be counted")
+    assert (len(prefetches(node)), s.count("prefetches"), s.count("prefetch_skipped")) == (2, 2, 0)
+
+
+def test_nothing_is_prefetched_unless_it_is_switched_on(stage):
+    s = stage()
+    node = s.node()
+    node.config()
+    node.store(ids(84, CHUNK))
+    wait_coverage(s.router, s.workers, "lmcache")
+    node.write(ids(85, 4 * CHUNK))
+    complete(s.router, ids(85, 4 * CHUNK))
+    node.write(ids(86, CHUNK))
+    assert prefetches(node) == []
 
 
 def know(s, node):

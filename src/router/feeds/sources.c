@@ -160,6 +160,8 @@ void kvw_sources_routed(struct kvw_sources *sources, const struct kvw_route_requ
 	if (sources->lmcache != NULL && prompt != NULL)
 		kvw_lmcache_routed(
 			sources->lmcache, worker->id, prompt->tokens, prompt->count, now_ns);
+	if (sources->coordinator != NULL && prompt != NULL)
+		kvw_coordinator_routed(sources->coordinator, worker->id, prompt);
 	log_routed(sources, route, decision, worker, now_ns);
 }
 

@@ -34,6 +34,10 @@ static void publish(struct kvw_coordinator *coordinator)
 		.l2_asked = cd->salts.asked_bytes,
 		.pins = cd->pins.count,
 		.recalled = coordinator->recall->placements,
+		.prefetches = coordinator->prefetch.begun,
+		.prefetch_failures = coordinator->prefetch.failures,
+		.prefetch_skipped = atomic_load(&coordinator->prefetch.skipped),
+		.prefetched = coordinator->prefetch.keys,
 		.snapshots = atomic_load(&coordinator->snapshot.written),
 		.snapshot_failures = atomic_load(&coordinator->snapshot.failed),
 		.quotas = cd->salts.limited,
@@ -71,6 +75,7 @@ static void tick_coordinator(struct kvw_feed *feed, void *arg)
 	}
 	kvw_coordinator_follow(coordinator);
 	kvw_coordinator_evict(coordinator);
+	kvw_coordinator_prefetch_tick(coordinator, now_ns);
 	kvw_coordinator_snapshot_tick(coordinator, now_ns);
 	publish(coordinator);
 }
@@ -84,6 +89,7 @@ static void stop(void *state)
 	kvw_coordinator_snapshot_end(coordinator);
 	coordinator->in_charge = false;
 	kvw_calls_close(&coordinator->calls);
+	kvw_coordinator_prefetch_end(coordinator);
 	kvw_coordinator_close(coordinator);
 	if (coordinator->workers != NULL && coordinator->seen != NULL)
 		kvw_coordinator_unfollow_all(coordinator);

@@ -15,6 +15,7 @@
 
 #include "feeds/coordinator/directory.h"
 #include "feeds/feed.h"
+#include "feeds/kvspace.h"
 
 struct kvw_coordinator;
 
@@ -27,6 +28,10 @@ struct kvw_coordinator *kvw_coordinator_of(const struct kvw_feed *feed);
  * 0. Returns the name's length; 0: there is none. */
 size_t kvw_coordinator_instance_of(
 	struct kvw_coordinator *coordinator, uint32_t worker, char *text, size_t size);
+
+/* A request with this prompt goes to the worker. */
+void kvw_coordinator_routed(
+	struct kvw_coordinator *coordinator, uint32_t worker, const struct kvw_kvprompt *prompt);
 
 struct kvw_coordinator_stats {
 	/* now */
@@ -44,9 +49,10 @@ struct kvw_coordinator_stats {
 
 	/* since start */
 	struct kvw_cd_counts counts;
-	uint64_t refused;                      /* requests that are answered with an error */
-	uint64_t posts;                        /* of events, that were applied */
-	uint64_t recalled;                     /* placements that the process before had */
+	uint64_t refused;  /* requests that are answered with an error */
+	uint64_t posts;    /* of events, that were applied */
+	uint64_t recalled; /* placements that the process before had */
+	uint64_t prefetches, prefetch_failures, prefetch_skipped, prefetched; /* prefetched: keys */
 	uint64_t snapshots, snapshot_failures; /* files of the directory */
 	uint64_t evictions, eviction_failures; /* requests to servers */
 	uint64_t named; /* blocks written to the index, once for each worker */

@@ -74,6 +74,16 @@ struct kvw_coordinator_snapshot {
 	_Atomic uint64_t written, failed;
 };
 
+#define KVW_COORDINATOR_FETCHES 64u /* prompts under way */
+
+/* Prefetches for chosen workers. */
+struct kvw_coordinator_prefetch {
+	LIST_HEAD(, kvw_coordinator_fetch) fetches; /* that servers are asked about */
+	_Atomic uint32_t count;                     /* under way, from any thread on */
+	_Atomic uint64_t skipped;
+	uint64_t begun, failures, keys;
+};
+
 struct kvw_coordinator {
 	struct kvw_feed *feed;
 	const struct kvw_feed_deps *deps;
@@ -92,6 +102,7 @@ struct kvw_coordinator {
 	struct kvw_calls calls;
 	struct kvw_coordinator_evict evict;
 	struct kvw_coordinator_snapshot snapshot;
+	struct kvw_coordinator_prefetch prefetch;
 	int listen_fd; /* owned; -1: none, not yet, or not any more */
 	char bound[KVW_LISTEN_TEXT];
 
@@ -129,6 +140,12 @@ void kvw_coordinator_error(struct kvw_conn *conn, struct kvw_coordinator *coordi
 void kvw_coordinator_evict(struct kvw_coordinator *coordinator);
 /* Bytes that the shared pools may hold; 0: not known. */
 uint64_t kvw_coordinator_cap(const struct kvw_coordinator *coordinator);
+
+/* --- prefetch.c: for chosen workers --- */
+
+void kvw_coordinator_prefetch_tick(struct kvw_coordinator *coordinator, int64_t now_ns);
+/* After the calls are closed. */
+void kvw_coordinator_prefetch_end(struct kvw_coordinator *coordinator);
 
 /* --- snapshot.c: the directory in a file --- */
 

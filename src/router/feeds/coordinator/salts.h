@@ -38,7 +38,8 @@ struct kvw_cd_l2 {
 	int64_t asked_ns;
 	uint64_t plan; /* number of the plan that asked for it */
 	uint64_t asked_bytes;
-	uint8_t answers; /* requests that a server answered, without a report of the deletion */
+	int64_t fetched_ns; /* when a server was asked last to load it; 0: never */
+	uint8_t answers;    /* requests that a server answered, without a report of the deletion */
 };
 
 struct kvw_cd_salt {
