@@ -14,6 +14,7 @@
 #include "feeds/coordinator/plan.h"
 
 #define COMPLAIN_NS (10 * KVW_NS_PER_S)
+#define VAIN_NS     KVW_NS_PER_S /* after a search without a result, which may have been long */
 
 uint64_t kvw_coordinator_cap(const struct kvw_coordinator *coordinator)
 {
@@ -69,14 +70,18 @@ static void on_deleted(void *ctx, long status, struct kvw_slice answer)
 void kvw_coordinator_evict(struct kvw_coordinator *coordinator)
 {
 	struct kvw_coordinator_evict *evict = &coordinator->evict;
+	int64_t now_ns = kvw_feed_now(coordinator->feed);
 	struct kvw_cd_plan plan;
 	enum kvw_err err;
 
-	if (evict->busy || !coordinator->in_charge ||
-		!coordinator->deps->config->kvaware_lmcache_l2_evict ||
-		!kvw_cd_plan(coordinator->cd, kvw_coordinator_cap(coordinator),
-			kvw_feed_now(coordinator->feed), &plan))
+	if (evict->busy || now_ns < evict->rest_ns || !coordinator->in_charge ||
+		!coordinator->deps->config->kvaware_lmcache_l2_evict)
 		return;
+	if (!kvw_cd_plan(coordinator->cd, kvw_coordinator_cap(coordinator), now_ns, &plan)) {
+		if (plan.in_vain)
+			evict->rest_ns = now_ns + VAIN_NS;
+		return;
+	}
 	evict->plan = plan.number;
 	(void)snprintf(evict->server, sizeof(evict->server), "%s", plan.server->id);
 	err = kvw_calls_start(&coordinator->calls, &(struct kvw_call_options){.server = plan.server,

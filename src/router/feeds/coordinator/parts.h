@@ -55,9 +55,10 @@ struct kvw_coordinator_conn {
 
 /* Eviction from L2. */
 struct kvw_coordinator_evict {
-	bool busy;     /* a request is under way */
-	bool stopped;  /* another process is the coordinator */
-	uint64_t plan; /* its number */
+	bool busy;       /* a request is under way */
+	bool stopped;    /* another process is the coordinator */
+	int64_t rest_ns; /* nothing is planned before */
+	uint64_t plan;   /* its number */
 	int64_t complained_ns;
 	char server[KVW_CE_INSTANCE_MOST + 1]; /* of its plan */
 	uint64_t requests, failures;

@@ -262,6 +262,7 @@ bool kvw_cd_plan(struct kvw_cd *cd, uint64_t cap, int64_t now_ns, struct kvw_cd_
 	excess = excess_of_pools(cd, cap);
 	if (excess > 0)
 		collect(&planning, NULL, excess);
+	plan->in_vain = plan->keys == 0 && planning.steps > 0;
 	if (plan->keys == 0)
 		return false;
 	kvw_page_string(&plan->body, "],\"tier\":\"l2\",\"adapter\":");

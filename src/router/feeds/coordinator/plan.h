@@ -28,6 +28,7 @@ struct kvw_cd_plan {
 	size_t keys;
 	uint64_t bytes;
 	uint64_t number;
+	bool in_vain;         /* something is to be deleted, and nothing can be */
 	struct kvw_page body; /* of the request; owned by the caller */
 };
 

@@ -132,6 +132,7 @@ START_TEST(a_salt_at_its_quota_loses_a_fifth_and_its_oldest_first)
 	ck_assert_str_eq(plan.server->id, "a");
 	ck_assert_str_eq(plan.backend, "fs");
 	ck_assert_uint_eq(make_plan(0, SECOND), 0); /* they count as gone */
+	ck_assert(!plan.in_vain);
 	report((struct report){.salt = "t", .type = KVW_CE_DELETE, .from = 1, .until = 3});
 	ck_assert_uint_eq(cd->counts.evicted, 2);
 	ck_assert_uint_eq(cd->counts.evicted_bytes, 20);
@@ -188,6 +189,7 @@ START_TEST(pinned_chunks_stay_in_every_group_until_the_last_pin_goes)
 	ck_assert_uint_eq(make_plan(0, SECOND), 2);
 	kvw_cd_unpin(cd, &key);
 	ck_assert_uint_eq(make_plan(0, SECOND), 0);
+	ck_assert(plan.in_vain);
 	kvw_cd_unpin(cd, &key);
 	ck_assert_uint_eq(cd->pins.count, 0);
 	ck_assert_uint_eq(make_plan(0, SECOND), 2);
