@@ -211,6 +211,37 @@ def test_the_declared_capacity_of_a_shared_pool_is_its_cap(stage):
     until(lambda: s.gauge("l2_cap_bytes") == 10000, 5, "the metric to follow")
 
 
+def test_what_l2_held_before_is_listed_and_evicted(stage):
+    """S3 can be listed: a kvway that knows nothing of it, and one that lost reports, still keeps its cap."""
+    s = stage({"kvaware.lmcache.l2_size": "30000"})
+    node = s.node()
+    node.lists = True
+    old = [entry["key"] for entry in node.entries(ids(90, 20 * CHUNK))]
+    for key in old:
+        s.l2.put(key, 1000)
+    node.write(ids(91, 5 * CHUNK))
+
+    def tokens():
+        return [path.partition("page_token=")[2] for method, path, _ in node.asked if method == "GET"]
+
+    until(lambda: tokens() == ["", "p%2F7", "p%2F14", "p%2F21"], 10, "the listing")
+    until(lambda: (s.gauge("l2_shared_bytes"), s.count("listed")) == (25000, 20), 10, "the metrics to follow")
+    node.write(ids(92, 2 * CHUNK))
+    until(lambda: s.l2.used() == 24000, 10, "the oldest to be evicted")
+    assert all(s.l2.has(e["key"]) for e in node.entries(ids(91, 5 * CHUNK)))
+    assert sum(s.l2.has(key) for key in old) == 17
+    other = s.node("mp-two")  # mounts the same pool, which was listed just now
+    other.lists = True
+    other.write(ids(93, CHUNK))
+    until(lambda: len(other.asked) == 1, 10, "the other one to be asked")
+    lost = node.entries(ids(94, CHUNK))[0]["key"]
+    s.l2.put(lost, 1000)
+    node.batch("store", lost=True)
+    node.write(ids(95, CHUNK))  # a gap
+    until(lambda: s.count("listed") == 21, 10, "the second listing")
+    until(lambda: s.gauge("l2_shared_bytes") == s.l2.used(), 10, "the metric to follow")
+
+
 def prefetches(node):
     return [body for method, path, body in node.asked if (method, path) == ("POST", "/cache/prefetches")]
 

@@ -342,6 +342,7 @@ void kvw_collect_coordinator_since(struct kvw_collect *collect)
 	kvw_sample_named(&collect->out, "what", "evicted_bytes", counts->evicted_bytes);
 	kvw_sample_named(&collect->out, "what", "forgotten", counts->forgotten);
 	kvw_sample_named(&collect->out, "what", "recalled", stats.recalled);
+	kvw_sample_named(&collect->out, "what", "listed", stats.listed);
 	kvw_sample_named(&collect->out, "what", "prefetches", stats.prefetches);
 	kvw_sample_named(&collect->out, "what", "prefetch_failures", stats.prefetch_failures);
 	kvw_sample_named(&collect->out, "what", "prefetch_skipped", stats.prefetch_skipped);

@@ -4,6 +4,7 @@ coordinator asks for, and reports both."""
 import http.server
 import json
 import threading
+import urllib.parse
 
 from rig.lmcache_server import LMCacheServer
 
@@ -41,6 +42,7 @@ class LMCacheNode(LMCacheServer):
     def __init__(self, address, *args, l2=None, **more):
         super().__init__(address, *args, **more)
         self.l2, self.fault, self.asked, self.guard = l2, None, [], threading.Lock()
+        self.lists = False  # as S3's adapter does
         node = self
 
         class Handler(http.server.BaseHTTPRequestHandler):
@@ -81,7 +83,20 @@ class LMCacheNode(LMCacheServer):
             return 202, {"request_id": "r-1", "chunks": chunks, "status": "submitted"}
         if (method, path) == ("GET", "/cache/prefetches/r-1"):
             return 200, {"request_id": "r-1", "status": "completed", "found_keys": 1, "total_keys": 1}
+        if method == "GET" and path.startswith("/cache/objects?"):
+            return self.list_objects(path)
         return 404, {"detail": "unknown request_id"}
+
+    def list_objects(self, path):
+        query = urllib.parse.parse_qs(urllib.parse.urlparse(path).query)
+        if not self.lists:
+            return 503, {"detail": "L2 adapter 'fs' does not support listing"}
+        assert query["tier"] == ["l2"] and int(query["page_size"][0]) <= 1000
+        at = int(query.get("page_token", ["p/0"])[0][2:])
+        with self.l2.lock:
+            rows = [{"key": json.loads(key), "size_bytes": size} for key, size in self.l2.sizes.items()]
+        more = f"p/{at + 7}" if at + 7 < len(rows) else None
+        return 200, {"adapter": "fs", "shared": True, "entries": rows[at : at + 7], "next_page_token": more}
 
     def delete_objects(self, body):
         assert len(body["keys"]) <= 10000

@@ -34,6 +34,7 @@ static void publish(struct kvw_coordinator *coordinator)
 		.l2_asked = cd->salts.asked_bytes,
 		.pins = cd->pins.count,
 		.recalled = coordinator->recall->placements,
+		.listed = coordinator->listing.keys,
 		.prefetches = coordinator->prefetch.begun,
 		.prefetch_failures = coordinator->prefetch.failures,
 		.prefetch_skipped = atomic_load(&coordinator->prefetch.skipped),
@@ -75,6 +76,7 @@ static void tick_coordinator(struct kvw_feed *feed, void *arg)
 	}
 	kvw_coordinator_follow(coordinator);
 	kvw_coordinator_evict(coordinator);
+	kvw_coordinator_list_tick(coordinator, now_ns);
 	kvw_coordinator_prefetch_tick(coordinator, now_ns);
 	kvw_coordinator_snapshot_tick(coordinator, now_ns);
 	publish(coordinator);

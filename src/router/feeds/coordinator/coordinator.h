@@ -53,6 +53,7 @@ struct kvw_coordinator_stats {
 	uint64_t posts;    /* of events, that were applied */
 	uint64_t recalled; /* placements that the process before had */
 	uint64_t prefetches, prefetch_failures, prefetch_skipped, prefetched; /* prefetched: keys */
+	uint64_t listed;                       /* keys of L2 that became known by listings */
 	uint64_t snapshots, snapshot_failures; /* files of the directory */
 	uint64_t evictions, eviction_failures; /* requests to servers */
 	uint64_t named; /* blocks written to the index, once for each worker */

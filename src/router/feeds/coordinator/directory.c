@@ -522,6 +522,7 @@ enum kvw_cd_verdict kvw_cd_batch(struct kvw_cd *cd, const struct kvw_ce_batch *b
 				(unsigned long long)instance->seq + 1,
 				(unsigned long long)batch->seq);
 		instance->gap = true;
+		instance->l2_known = false;
 		cd->counts.gaps++;
 		miss(instance);
 	}

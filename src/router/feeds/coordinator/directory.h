@@ -118,6 +118,7 @@ struct kvw_cd_instance {
 	uint64_t declared_incarnation, declared_revision;
 	struct kvw_cd_modules declared;
 
+	bool l2_known; /* all that its L2 holds was reported, or listed, or cannot be listed */
 	/* A DELETE failed: none is sent before rest_ns, monotonic. */
 	int64_t rest_ns;
 	uint32_t failures; /* of DELETEs, in a row */

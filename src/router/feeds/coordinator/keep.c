@@ -28,7 +28,7 @@ struct server_record {
 	double registered_s;
 	uint64_t restarts, incarnation, seq, stored_since, named, unnamed;
 	uint16_t http_port, mq_port;
-	uint8_t registered, reports, has_cursor, gap, incomplete, unused[3];
+	uint8_t registered, reports, has_cursor, gap, incomplete, l2_known, unused[2];
 	uint16_t id_len, ip_len, p2p_len, metadata_len, unused_too[2];
 };
 
@@ -129,6 +129,7 @@ static enum kvw_err keep_server(const struct kvw_cd *cd, const struct kvw_cd_ins
 		.has_cursor = instance->has_cursor,
 		.gap = instance->gap,
 		.incomplete = instance->incomplete,
+		.l2_known = instance->l2_known,
 		.id_len = (uint16_t)id.len,
 		.ip_len = (uint16_t)ip.len,
 		.p2p_len = (uint16_t)p2p.len};
@@ -334,6 +335,7 @@ static bool recall_server(
 	instance->has_cursor = head.has_cursor;
 	instance->gap = head.gap;
 	instance->incomplete = head.incomplete;
+	instance->l2_known = head.l2_known;
 	servers[recall->count++] = instance;
 	return true;
 }

@@ -85,6 +85,17 @@ struct kvw_coordinator_prefetch {
 	uint64_t begun, failures, keys;
 };
 
+/* The listing of a server's L2. */
+struct kvw_coordinator_listing {
+	bool asking;
+	int64_t due_ns;                          /* of the next request */
+	char instance[KVW_CE_INSTANCE_MOST + 1]; /* that is asked */
+	char path[2048];                         /* of the next page; "": none is under way */
+	char listed[KVW_CE_BACKEND_MOST + 1];    /* the shared pool that was listed last */
+	int64_t listed_ns;                       /* when; 0: never */
+	uint64_t keys;                           /* that became known */
+};
+
 struct kvw_coordinator {
 	struct kvw_feed *feed;
 	const struct kvw_feed_deps *deps;
@@ -104,6 +115,7 @@ struct kvw_coordinator {
 	struct kvw_coordinator_evict evict;
 	struct kvw_coordinator_snapshot snapshot;
 	struct kvw_coordinator_prefetch prefetch;
+	struct kvw_coordinator_listing listing;
 	int listen_fd; /* owned; -1: none, not yet, or not any more */
 	char bound[KVW_LISTEN_TEXT];
 
@@ -141,6 +153,10 @@ void kvw_coordinator_error(struct kvw_conn *conn, struct kvw_coordinator *coordi
 void kvw_coordinator_evict(struct kvw_coordinator *coordinator);
 /* Bytes that the shared pools may hold; 0: not known. */
 uint64_t kvw_coordinator_cap(const struct kvw_coordinator *coordinator);
+
+/* --- listing.c: what L2 held before --- */
+
+void kvw_coordinator_list_tick(struct kvw_coordinator *coordinator, int64_t now_ns);
 
 /* --- prefetch.c: for chosen workers --- */
 

@@ -50,6 +50,10 @@ bool kvw_cr_number(struct kvw_conn *conn, struct kvw_coordinator *coordinator, c
 json_t *kvw_cr_body(
 	struct kvw_conn *conn, struct kvw_coordinator *coordinator, size_t most) KVW_MUST_CHECK;
 
+/* Reads a key in the form of LMCache's EncodedObjectKey; hash has room for its bytes. */
+bool kvw_cr_read_key(
+	const json_t *item, char hash[KVW_CE_HASH_MOST], struct kvw_ce_key *key) KVW_MUST_CHECK;
+
 /* --- resolve.c: token ids as keys ------------------------------------------------------------- */
 
 /* Token ids of a request, with what its keys have besides the hash. Borrowed from its body. */

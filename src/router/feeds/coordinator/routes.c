@@ -349,39 +349,6 @@ static void take_events(struct kvw_conn *conn, struct kvw_coordinator *coordinat
 
 /* --- the directory ---------------------------------------------------------------------------- */
 
-/* Reads a key of a lookup; hash has room for its bytes. */
-static bool read_key(const json_t *item, char hash[KVW_CE_HASH_MOST], struct kvw_ce_key *key)
-{
-	const json_t *digits = json_object_get(item, "chunk_hash_hex");
-	const json_t *model = json_object_get(item, "model_name");
-	const json_t *salt = json_object_get(item, "cache_salt");
-	const json_t *rank = json_object_get(item, "kv_rank");
-	const json_t *group = json_object_get(item, "object_group_id");
-	size_t len = json_string_length(digits);
-
-	if (!json_is_string(digits) || !json_is_string(model) || !json_is_integer(rank) ||
-		(salt != NULL && !json_is_string(salt)) ||
-		(group != NULL && !json_is_integer(group)) || len % 2 != 0 ||
-		len > 2 * KVW_CE_HASH_MOST || json_integer_value(rank) < 0 ||
-		json_integer_value(rank) > UINT32_MAX || json_integer_value(group) < 0 ||
-		json_integer_value(group) > UINT32_MAX)
-		return false;
-	for (size_t i = 0; i < len; i += 2) {
-		const char *at = json_string_value(digits) + i;
-
-		if (!kvw_char_is(at[0], KVW_CHAR_HEX) || !kvw_char_is(at[1], KVW_CHAR_HEX))
-			return false;
-		hash[i / 2] = (char)(kvw_char_hex(at[0]) << 4 | kvw_char_hex(at[1]));
-	}
-	*key = (struct kvw_ce_key){.hash = {hash, len / 2},
-		.model = {json_string_value(model), json_string_length(model)},
-		.salt = {salt == NULL ? "" : json_string_value(salt),
-			salt == NULL ? 0 : json_string_length(salt)},
-		.rank = (uint32_t)json_integer_value(rank),
-		.group = (uint32_t)json_integer_value(group)};
-	return key->model.len <= KVW_CE_MODEL_MOST && key->salt.len <= KVW_CE_SALT_MOST;
-}
-
 static void look_up(struct kvw_conn *conn, struct kvw_coordinator *coordinator, const json_t *keys)
 {
 	struct kvw_page page = {0};
@@ -397,7 +364,7 @@ static void look_up(struct kvw_conn *conn, struct kvw_coordinator *coordinator, 
 	{
 		if (page.len > KVW_CD_PAGE_MOST)
 			break;
-		if (!read_key(item, hash, &key)) {
+		if (!kvw_cr_read_key(item, hash, &key)) {
 			free(page.data);
 			kvw_cr_refuse_value(conn, coordinator, "body", "keys",
 				"a key is {chunk_hash_hex, model_name, kv_rank, object_group_id, "

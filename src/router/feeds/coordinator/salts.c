@@ -184,6 +184,12 @@ void kvw_cd_l2_touch(struct kvw_cd *cd, struct kvw_cd_object *object, bool store
 	join_last(cd, l2);
 }
 
+void kvw_cd_l2_age(struct kvw_cd *cd, struct kvw_cd_l2 *l2)
+{
+	leave_lists(cd, l2);
+	join_first(cd, l2);
+}
+
 void kvw_cd_l2_ask(struct kvw_cd *cd, struct kvw_cd_placement *placement, int64_t now_ns)
 {
 	struct kvw_cd_l2 *l2 = placement->object->l2;

@@ -93,6 +93,9 @@ void kvw_cd_l2_remove(struct kvw_cd *cd, struct kvw_cd_placement *placement);
 /* The object was used; stored: L2 has it again, so a deletion under way no longer counts. */
 void kvw_cd_l2_touch(struct kvw_cd *cd, struct kvw_cd_object *object, bool stored);
 
+/* The object counts as used longest ago. */
+void kvw_cd_l2_age(struct kvw_cd *cd, struct kvw_cd_l2 *l2);
+
 /* --- for plan.c ------------------------------------------------------------------------------- */
 
 /* The placement's deletion is under way since now_ns, by the plan of cd->salts.plan. */
