@@ -48,6 +48,7 @@ static int on_socket(CURL *easy, curl_socket_t fd, int what, void *ctx, void *kn
 	struct epoll_event event = {.data.fd = fd};
 
 	(void)easy;
+	(void)known;
 	if (what == CURL_POLL_REMOVE) {
 		(void)epoll_ctl(calls->epoll_fd, EPOLL_CTL_DEL, fd, NULL);
 		return 0;
@@ -56,10 +57,10 @@ static int on_socket(CURL *easy, curl_socket_t fd, int what, void *ctx, void *kn
 		event.events |= EPOLLIN;
 	if (what & CURL_POLL_OUT)
 		event.events |= EPOLLOUT;
-	if (epoll_ctl(calls->epoll_fd, known == NULL ? EPOLL_CTL_ADD : EPOLL_CTL_MOD, fd, &event) !=
-		0)
+	if (epoll_ctl(calls->epoll_fd, EPOLL_CTL_MOD, fd, &event) != 0 &&
+		epoll_ctl(calls->epoll_fd, EPOLL_CTL_ADD, fd, &event) != 0)
 		return -1;
-	return curl_multi_assign(calls->multi, fd, calls) == CURLM_OK ? 0 : -1;
+	return 0;
 }
 
 static int on_timer(CURLM *multi, long timeout_ms, void *ctx)

@@ -22,6 +22,7 @@
 
 #define TOKENS_MOST 1000000u /* of a prompt: LMCache's limit */
 #define CHUNKS_MIN  1u       /* cold ones */
+#define WALK_MOST   256u     /* objects of one chunk, of all salts and ranks, that are looked at */
 #define FRESH_NS    (10 * KVW_NS_PER_S)
 #define POLL_NS     (200 * KVW_NS_PER_MS)
 #define GIVE_UP_NS  (30 * KVW_NS_PER_S)
@@ -68,19 +69,25 @@ static enum heat heat_of(const struct kvw_cd_object *object, const struct kvw_cd
 	return heat;
 }
 
-/* The first rank's object of a chunk under the salt; NULL: none. */
+/* The first rank's object of a chunk under the salt; NULL: none, or it is one of very many. */
 static struct kvw_cd_object *first_of(
 	const struct kvw_cd *cd, struct kvw_slice hash, struct kvw_slice salt)
 {
 	const struct kvw_cd_binding *binding = kvw_cd_find_binding(cd, hash);
 	struct kvw_cd_object *at;
+	size_t seen = 0;
 
 	if (binding == NULL)
 		return NULL;
 	LIST_FOREACH(at, &binding->objects, member)
-	if (at->group == 0 && (at->rank >> 16 & 0xff) == 0 &&
-		kvw_slice_equal(salt, (struct kvw_slice){at->text + at->model_len, at->salt_len}))
-		return at;
+	{
+		struct kvw_slice own = {at->text + at->model_len, at->salt_len};
+
+		if (++seen > WALK_MOST)
+			return NULL;
+		if (at->group == 0 && (at->rank >> 16 & 0xff) == 0 && kvw_slice_equal(salt, own))
+			return at;
+	}
 	return NULL;
 }
 
