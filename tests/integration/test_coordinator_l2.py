@@ -124,8 +124,8 @@ def test_a_deletion_goes_to_the_named_server_and_spares_pins(stage):
     assert node.ask("GET", "/cache/pins")[1]["total"] == 0
     assert node.ask("POST", "/cache/delete", {**body, "token_ids": [1]})[1]["status"] == "noop"
     assert node.ask("POST", "/cache/delete", {**body, "instance_id": "other"})[0] == 404
-    node.fault = "refuse"
-    assert node.ask("POST", "/cache/delete", body)[0] == 502
+    for node.fault in ("refuse", "garbage", "flood"):
+        assert node.ask("POST", "/cache/delete", body)[0] == 502
 
 
 def test_a_prefetch_is_passed_on_and_its_status_back(stage):
@@ -176,10 +176,11 @@ def test_a_quota_of_nothing_empties_a_salt_and_no_other(stage):
     until(lambda: s.l2.used() == 0, 10, "salts without a quota to be emptied")
 
 
-def test_another_server_deletes_when_one_fails(stage):
+@pytest.mark.parametrize("fault", ["refuse", "garbage", "flood", "deny"])
+def test_another_server_deletes_when_one_fails(stage, fault):
     s = stage({"kvaware.lmcache.l2_size": "10000"})
     bad, good = s.node("mp-bad"), s.node("mp-good")
-    bad.fault = "refuse"
+    bad.fault = fault
     bad.write(ids(30, 10 * CHUNK))
     until(lambda: s.l2.used() <= 8000, 20, "the shared L2 to shrink")
     until(lambda: s.count("eviction_failures") >= 1, 5, "the metric to follow")

@@ -36,8 +36,8 @@ class SharedL2:
 
 
 class LMCacheNode(LMCacheServer):
-    """A server with an HTTP address. `fault`: "refuse" answers 500, "lie" answers without deleting,
-    "mute" deletes without reporting."""
+    """A server with an HTTP address. `fault`: "refuse" answers 500, "garbage" no JSON, "flood" 2 MiB, "deny"
+    that it did not delete, "lie" without deleting, "mute" without reporting."""
 
     def __init__(self, address, *args, l2=None, **more):
         super().__init__(address, *args, **more)
@@ -51,7 +51,7 @@ class LMCacheNode(LMCacheServer):
             def serve(self):
                 body = self.rfile.read(int(self.headers.get("content-length") or 0))
                 status, answer = node.serve(self.command, self.path, json.loads(body) if body else None)
-                data = json.dumps(answer).encode()
+                data = answer if isinstance(answer, bytes) else json.dumps(answer).encode()
                 self.send_response(status)
                 self.send_header("content-type", "application/json")
                 self.send_header("content-length", str(len(data)))
@@ -72,8 +72,12 @@ class LMCacheNode(LMCacheServer):
 
     def serve(self, method, path, body):
         self.asked.append((method, path, body))
-        if self.fault == "refuse":
-            return 500, {"detail": "no"}
+        faults = {
+            "refuse": (500, {"detail": "no"}), "garbage": (200, b"<html>"), "flood": (200, b" " * (2 << 20)),
+            "deny": (200, {"deleted": 0, "skipped": 0, "ok": False, "error": "disk"}),
+        }  # fmt: skip
+        if self.fault in faults:
+            return faults[self.fault]
         if (method, path) == ("DELETE", "/cache/objects"):
             return self.delete_objects(body)
         if (method, path) == ("POST", "/cache/prefetches"):
