@@ -1,6 +1,7 @@
 """A simulated `lmcache server` with a shared L2: it stores chunks as a file system would, deletes what its
 coordinator asks for, and reports both."""
 
+import collections
 import http.server
 import json
 import threading
@@ -13,22 +14,24 @@ class SharedL2:
     """Keys and sizes of a file system that several nodes mount."""
 
     def __init__(self):
-        self.lock, self.sizes, self.most = threading.Lock(), {}, 0
+        self.lock, self.sizes, self.most, self.sums = threading.Lock(), {}, 0, collections.Counter()
 
     def put(self, key, size):
+        self.drop(key)
         with self.lock:
             self.sizes[json.dumps(key, sort_keys=True)] = size
-            self.most = max(self.most, sum(self.sizes.values()))
+            self.sums[key["cache_salt"]] += size
+            self.most = max(self.most, self.sums.total())
 
     def drop(self, key):
         with self.lock:
-            return self.sizes.pop(json.dumps(key, sort_keys=True), None)
+            size = self.sizes.pop(json.dumps(key, sort_keys=True), None)
+            self.sums[key["cache_salt"]] -= size or 0
+            return size
 
     def used(self, salt=None):
         with self.lock:
-            return sum(
-                size for key, size in self.sizes.items() if salt is None or json.loads(key)["cache_salt"] == salt
-            )
+            return self.sums.total() if salt is None else self.sums[salt]
 
     def has(self, key):
         with self.lock:
