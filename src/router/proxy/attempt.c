@@ -96,12 +96,7 @@ static const struct kvw_route_request *unserved(struct kvw_exchange *x, bool com
 	if (!a->picked || a->decision.chains == 0 || x->first_token_ns != 0 ||
 		(a->written > 0 && !failed))
 		return NULL;
-	kvw_request_scan_again(x);
-	if (x->scan == NULL)
-		return NULL;
-	if (x->loop->sources != NULL)
-		kvw_request_add_tokens(x);
-	return &x->route;
+	return kvw_request_read_again(x);
 }
 
 void kvw_attempt_end(struct kvw_exchange *x, bool completed)
@@ -129,7 +124,7 @@ void kvw_attempt_end(struct kvw_exchange *x, bool completed)
 			.status = x->status,
 			.first_token = x->first_token_ns != 0,
 			.completed = completed,
-			.streamed = x->event_stream && x->pd.legs == 0,
+			.streamed = x->event_stream && !kvw_pd_has_leg(x),
 			.prompt_known = x->usage.prompt_known,
 			.cached_known = x->usage.prompt_known && x->usage.cached_known &&
 					!kvw_pd_hands(x),

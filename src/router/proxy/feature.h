@@ -84,6 +84,7 @@ struct kvw_asking {
 
 #define KVW_TRIED_MAX 17 /* 1 + the largest retry.attempts */
 
+struct kvw_exchange;
 struct kvw_leg;
 
 enum kvw_pd_state {
@@ -94,8 +95,10 @@ enum kvw_pd_state {
 	KVW_PD_ALONE,      /* the decoder gets the request whole */
 };
 
-/* A prompt that one worker prefills and another decodes (pd.h). */
+/* A prompt that one worker prefills and another decodes (pd.h). Requests to a fleet without roles
+ * have none. */
 struct kvw_parted {
+	struct kvw_exchange *x;
 	enum kvw_pd_state state;
 	bool looked;           /* for a pair, on this walk */
 	bool picked;           /* the strategy's done() is owed for `decision` */

@@ -52,14 +52,9 @@ struct kvw_leg {
 static const struct kvw_route_request *unserved(struct kvw_exchange *x, enum kvw_pd_leg outcome)
 {
 	if (outcome == KVW_PD_LEG_OK || outcome == KVW_PD_LEG_NO_PARAMS ||
-		outcome == KVW_PD_LEG_CANCELLED || x->pd.decision.chains == 0)
+		outcome == KVW_PD_LEG_CANCELLED || x->pd->decision.chains == 0)
 		return NULL;
-	kvw_request_scan_again(x);
-	if (x->scan == NULL)
-		return NULL;
-	if (x->loop->sources != NULL)
-		kvw_request_add_tokens(x);
-	return &x->route;
+	return kvw_request_read_again(x);
 }
 
 static void report(struct kvw_leg *leg, enum kvw_pd_leg outcome)
@@ -73,7 +68,7 @@ static void report(struct kvw_leg *leg, enum kvw_pd_leg outcome)
 		kvw_lease_first_token(&leg->lease, now_ns);
 	served_ns = leg->lease.served_ns;
 	kvw_lease_release(&leg->lease, now_ns);
-	if (x->pd.picked && x->strategy->ops->done != NULL) {
+	if (x->pd->picked && x->strategy->ops->done != NULL) {
 		struct kvw_outcome told = {
 			.status = leg->status,
 			.first_token = good,
@@ -90,10 +85,10 @@ static void report(struct kvw_leg *leg, enum kvw_pd_leg outcome)
 			.unserved = unserved(x, outcome),
 		};
 
-		x->strategy->ops->done(x->strategy, &x->pd.decision, &told, now_ns);
+		x->strategy->ops->done(x->strategy, &x->pd->decision, &told, now_ns);
 		kvw_request_scan_release(x);
 	}
-	x->pd.picked = false;
+	x->pd->picked = false;
 }
 
 static void grade(struct kvw_leg *leg, enum kvw_pd_leg outcome)
@@ -131,11 +126,11 @@ static void end_leg(struct kvw_leg *leg, enum kvw_pd_leg outcome)
 	else if (leg->link != NULL)
 		kvw_link_close(leg->link);
 	leg->link = NULL;
-	kvw_timer_clear(&loop->timers, &x->pd.timer);
+	kvw_timer_clear(&loop->timers, &x->pd->timer);
 	kvw_stall_left(&leg->worker->stall);
-	x->pd.prefill_ns = loop->now_ns - leg->begun_ns;
-	x->pd.prompt_tokens = leg->usage.prompt_known ? leg->usage.prompt_tokens : 0;
-	x->pd.cached_tokens = leg->usage.cached_known ? leg->usage.cached_tokens : 0;
+	x->pd->prefill_ns = loop->now_ns - leg->begun_ns;
+	x->pd->prompt_tokens = leg->usage.prompt_known ? leg->usage.prompt_tokens : 0;
+	x->pd->cached_tokens = leg->usage.cached_known ? leg->usage.cached_tokens : 0;
 	report(leg, outcome);
 	grade(leg, outcome);
 	kvw_pd_leg_ended(x, outcome, leg->status);
@@ -144,7 +139,7 @@ static void end_leg(struct kvw_leg *leg, enum kvw_pd_leg outcome)
 	kvw_account_update(loop->shared->memory, &leg->memory, 0);
 	kvw_chain_clear(&leg->in, &loop->blocks);
 	leg->x = NULL;
-	x->pd.leg = NULL;
+	x->pd->leg = NULL;
 	TAILQ_INSERT_TAIL(&loop->ended_legs, leg, entry);
 }
 
@@ -178,14 +173,15 @@ static void finish(struct kvw_leg *leg, enum kvw_pd_leg outcome)
 
 void kvw_leg_look(struct kvw_exchange *x)
 {
-	struct kvw_worker *worker = x->pd.prefiller;
+	struct kvw_worker *worker;
 
-	if (x->pd.leg == NULL)
+	if (x->pd == NULL || x->pd->leg == NULL)
 		return;
+	worker = x->pd->prefiller;
 	if (kvw_worker_life(worker) == KVW_WORKER_GONE || !kvw_worker_is_up(worker) ||
 		kvw_worker_fell_asleep(worker) ||
 		kvw_stall_state(&worker->stall) == KVW_STALL_FOUND)
-		finish(x->pd.leg, KVW_PD_LEG_LOST);
+		finish(x->pd->leg, KVW_PD_LEG_LOST);
 }
 
 void kvw_leg_connect_late(struct kvw_exchange *x)
@@ -193,11 +189,11 @@ void kvw_leg_connect_late(struct kvw_exchange *x)
 	struct kvw_loop *loop = x->loop;
 
 	kvw_metrics_add(loop->metrics, KVW_COUNT_TIMEOUT_CONNECT, 1);
-	if (kvw_link_connect_elsewhere(x->pd.leg->link))
-		kvw_loop_timer(loop, &x->pd.timer, KVW_TIMER_CONNECT,
+	if (kvw_link_connect_elsewhere(x->pd->leg->link))
+		kvw_loop_timer(loop, &x->pd->timer, KVW_TIMER_CONNECT,
 			x->config->timeout_connect_ms);
 	else
-		finish(x->pd.leg, KVW_PD_LEG_LOST);
+		finish(x->pd->leg, KVW_PD_LEG_LOST);
 }
 
 /* --- the wait --- */
@@ -207,8 +203,8 @@ static void wait_ended(struct kvw_exchange *x, enum kvw_waited how)
 	/* The passed time of the whole request, or of its key, says nothing of the prefiller. */
 	bool late = how == KVW_WAITED_EXPIRED && x->end != KVW_END_TIMEOUT;
 
-	if (x->pd.leg != NULL)
-		end_leg(x->pd.leg, late ? KVW_PD_LEG_TIMEOUT : KVW_PD_LEG_CANCELLED);
+	if (x->pd->leg != NULL)
+		end_leg(x->pd->leg, late ? KVW_PD_LEG_TIMEOUT : KVW_PD_LEG_CANCELLED);
 }
 
 static void wait_expired(struct kvw_exchange *x)
@@ -255,7 +251,7 @@ static void keep_payload(void *arg, const char *data, size_t len)
 /* Learns from the answer whether the server takes the number of its rank. */
 static void note_rank(struct kvw_leg *leg)
 {
-	int64_t number = leg->x->pd.rank_number;
+	int64_t number = leg->x->pd->rank_number;
 
 	if (number == KVW_RANK_NONE)
 		return;
@@ -391,7 +387,7 @@ static bool connect_leg(struct kvw_leg *leg, bool fresh)
 	leg->fresh = !leg->link->reused;
 	leg->connected = leg->link->connected;
 	if (!leg->connected)
-		kvw_loop_timer(loop, &leg->x->pd.timer, KVW_TIMER_CONNECT,
+		kvw_loop_timer(loop, &leg->x->pd->timer, KVW_TIMER_CONNECT,
 			leg->x->config->timeout_connect_ms);
 	kvw_metrics_add(loop->metrics,
 		leg->link->reused ? KVW_COUNT_UPSTREAM_REUSES : KVW_COUNT_UPSTREAM_CONNECTS, 1);
@@ -479,7 +475,7 @@ static void on_leg_link(struct kvw_link *link, void *user)
 		connection_lost(leg);
 		return;
 	}
-	kvw_timer_clear(&leg->loop->timers, &leg->x->pd.timer);
+	kvw_timer_clear(&leg->loop->timers, &leg->x->pd->timer);
 	if (unsent(leg) > 0 && link->io.writable)
 		send_rest(leg);
 	if (link->io.readable)
@@ -534,23 +530,23 @@ enum kvw_err kvw_leg_begin(struct kvw_exchange *x, kvw_leg_done_fn *done)
 		return KVW_ENOMEM;
 	leg->x = x;
 	leg->loop = loop;
-	leg->worker = x->pd.prefiller;
+	leg->worker = x->pd->prefiller;
 	leg->done = done;
 	leg->begun_ns = loop->now_ns;
 	kvw_usage_init(&leg->usage);
 	err = until_ns > loop->now_ns ? make_text(leg) : KVW_EINVAL;
 	if (err != KVW_EINVAL)
 		kvw_trace_leg(x->trace, loop->now_ns, leg->worker->id, leg->worker->use,
-			kvw_decision_cached(&x->pd.decision));
+			kvw_decision_cached(&x->pd->decision));
 	if (err == KVW_OK && !connect_leg(leg, false))
 		err = KVW_EIO;
 	if (err != KVW_OK)
 		return give_up(leg, err);
 	leg->trial = kvw_fleet_picked(loop->fleet, leg->worker, loop->now_ns);
-	kvw_lease_take(&leg->lease, &leg->worker->load, x->pd.decision.prefill_ns, loop->now_ns);
-	kvw_lease_hold(&leg->lease, x->pd.decision.prompt_tokens);
-	kvw_stall_wait(&leg->worker->stall, x->pd.decision.prefill_ns, loop->now_ns);
-	x->pd.leg = leg;
+	kvw_lease_take(&leg->lease, &leg->worker->load, x->pd->decision.prefill_ns, loop->now_ns);
+	kvw_lease_hold(&leg->lease, x->pd->decision.prompt_tokens);
+	kvw_stall_wait(&leg->worker->stall, x->pd->decision.prefill_ns, loop->now_ns);
+	x->pd->leg = leg;
 	kvw_account_update(loop->shared->memory, &leg->memory, leg->text_len);
 	kvw_wait_begin(x, &prefill, until_ns);
 	if (leg->connected)

@@ -16,7 +16,7 @@
 /* Called when the leg has ended: goes on with the exchange, whose x->pd has the result. */
 typedef void kvw_leg_done_fn(struct kvw_exchange *x);
 
-/* Begins the leg at x->pd.prefiller by x->pd.decision, and the wait for it. KVW_EINVAL: the request
+/* Begins the leg at x->pd->prefiller by x->pd->decision, and the wait for it. KVW_EINVAL: the request
  * must stay whole (openai/legs.h), or no time is left for a leg. KVW_EIO, KVW_ENOMEM: the prefiller
  * cannot be asked. After an error the decision has been reported as unserved. */
 enum kvw_err kvw_leg_begin(struct kvw_exchange *x, kvw_leg_done_fn *done) KVW_MUST_CHECK;

@@ -212,6 +212,7 @@ static void reap(struct kvw_loop *loop)
 	while ((x = TAILQ_FIRST(&loop->ended)) != NULL) {
 		TAILQ_REMOVE(&loop->ended, x, entry);
 		kvw_in_force_release(loop, x->in_force);
+		free(x->pd);
 		if (loop->free_exchange_count >= FREE_EXCHANGES_KEPT) {
 			free(x);
 			continue;

@@ -73,7 +73,7 @@ static struct kvw_transfer *transfer_of(const struct kvw_exchange *x)
 
 /* --- roles --- */
 
-static bool has_roles(const struct kvw_exchange *x)
+bool kvw_pd_has_roles(const struct kvw_exchange *x)
 {
 	return atomic_load_explicit(&x->loop->fleet->roles, memory_order_relaxed) > 0;
 }
@@ -82,7 +82,7 @@ void kvw_pd_keep(const struct kvw_exchange *x, struct kvw_fleet_table *table)
 {
 	bool decodes = false, any = false;
 
-	if (!has_roles(x))
+	if (!kvw_pd_has_roles(x))
 		return;
 	for (size_t i = 0; i < table->count; i++) {
 		struct kvw_candidate *item = &table->items[i];
@@ -107,7 +107,7 @@ bool kvw_pd_chooses(const struct kvw_exchange *x)
 
 bool kvw_pd_reads(const struct kvw_exchange *x)
 {
-	return has_roles(x) && x->config->pd_transfer != KVW_PD_TRANSFER_OFF &&
+	return kvw_pd_has_roles(x) && x->config->pd_transfer != KVW_PD_TRANSFER_OFF &&
 	       x->config->pd_threshold >= 0;
 }
 
@@ -179,23 +179,38 @@ int64_t kvw_pd_leg_until_ns(const struct kvw_exchange *x)
 /* Parameters that were handed to no decoder are not used. */
 static void forget(struct kvw_exchange *x, enum kvw_pd_decode why)
 {
-	drop_params(&x->pd);
-	x->pd.state = KVW_PD_UNPLANNED;
+	drop_params(x->pd);
+	x->pd->state = KVW_PD_UNPLANNED;
 	count_decode(x, why);
 }
 
 void kvw_pd_forget(struct kvw_exchange *x)
 {
-	if (x->pd.state == KVW_PD_PREFILLED)
+	if (x->pd != NULL && x->pd->state == KVW_PD_PREFILLED)
 		forget(x, KVW_PD_DECODE_REPEATED);
 }
 
-bool kvw_pd_begin(struct kvw_exchange *x)
+/* x->pd; NULL: no memory. */
+static struct kvw_parted *make_parted(struct kvw_exchange *x, kvw_timer_fn on_lease)
 {
-	struct kvw_parted *pd = &x->pd;
+	if (x->pd == NULL)
+		x->pd = calloc(1, sizeof(*x->pd));
+	if (x->pd != NULL) {
+		x->pd->x = x;
+		x->pd->timer.fn = on_lease;
+	}
+	return x->pd;
+}
 
-	if (!has_roles(x) || x->config->pd_transfer == KVW_PD_TRANSFER_OFF ||
+bool kvw_pd_begin(struct kvw_exchange *x, kvw_timer_fn on_lease)
+{
+	struct kvw_parted *pd;
+
+	if (!kvw_pd_has_roles(x) || x->config->pd_transfer == KVW_PD_TRANSFER_OFF ||
 		!kvw_exchange_computes(x))
+		return false;
+	pd = make_parted(x, on_lease);
+	if (pd == NULL)
 		return false;
 	if (pd->state == KVW_PD_PREFILLED && x->loop->now_ns < pd->until_ns)
 		return false; /* for whichever decoder is chosen now */
@@ -247,7 +262,7 @@ static bool weigh(struct kvw_exchange *x, const struct kvw_candidates *set, uint
 bool kvw_pd_plan(struct kvw_exchange *x, const struct kvw_candidates *set, size_t decoder,
 	struct kvw_split *found)
 {
-	struct kvw_parted *pd = &x->pd;
+	struct kvw_parted *pd = x->pd;
 	uint32_t tokens;
 
 	*found = (struct kvw_split){.split = false};
@@ -306,7 +321,7 @@ static int64_t half_of_lease_ns(const struct kvw_exchange *x, double expires_s)
 
 bool kvw_pd_take_params(struct kvw_exchange *x, const struct kvw_leg_params *params)
 {
-	struct kvw_parted *pd = &x->pd;
+	struct kvw_parted *pd = x->pd;
 	char *copy = malloc(params->text.len + 1);
 
 	if (copy == NULL)
@@ -323,7 +338,7 @@ bool kvw_pd_take_params(struct kvw_exchange *x, const struct kvw_leg_params *par
 
 void kvw_pd_leg_ended(struct kvw_exchange *x, enum kvw_pd_leg outcome, int status)
 {
-	struct kvw_parted *pd = &x->pd;
+	struct kvw_parted *pd = x->pd;
 	struct kvw_loop *loop = x->loop;
 
 	kvw_metrics_pd_leg(loop->metrics, outcome, pd->prefill_ns, pd->prompt_tokens,
@@ -344,7 +359,7 @@ void kvw_pd_leg_ended(struct kvw_exchange *x, enum kvw_pd_leg outcome, int statu
 
 static uint64_t pair_key(const struct kvw_exchange *x)
 {
-	const struct kvw_worker *p = x->pd.prefiller, *d = x->attempt.worker;
+	const struct kvw_worker *p = x->pd->prefiller, *d = x->attempt.worker;
 	uint32_t ids[4] = {p->id, p->use, d->id, d->use};
 
 	return XXH3_64bits(ids, sizeof(ids));
@@ -360,8 +375,8 @@ static bool may_transfer(struct kvw_exchange *x)
 	int64_t until = atomic_load_explicit(&shared->probed_until_ns[pair], memory_order_relaxed);
 	int64_t now_ns = x->loop->now_ns;
 
-	x->pd.probe = false;
-	if (proven == 0 || proven == x->pd.engine)
+	x->pd->probe = false;
+	if (proven == 0 || proven == x->pd->engine)
 		return true;
 	if (now_ns < until ||
 		!atomic_compare_exchange_strong(&shared->probed_until_ns[pair], &until,
@@ -369,15 +384,15 @@ static bool may_transfer(struct kvw_exchange *x)
 		return false;
 	kvw_info("proxy", "prefiller has another engine id: one transfer tries it prefiller=%s "
 			  "decoder=%s",
-		x->pd.prefiller->url, x->attempt.worker->url);
-	x->pd.probe = true;
+		x->pd->prefiller->url, x->attempt.worker->url);
+	x->pd->probe = true;
 	return true;
 }
 
 /* The client's body with the parameters. False: no memory. */
 static bool make_body(struct kvw_exchange *x)
 {
-	struct kvw_parted *pd = &x->pd;
+	struct kvw_parted *pd = x->pd;
 	size_t len = (size_t)kvw_upload_payload(&x->upload);
 	char *plain = malloc(len + 1);
 	struct kvw_splice splice;
@@ -398,7 +413,7 @@ static bool make_body(struct kvw_exchange *x)
 
 void kvw_pd_hand_over(struct kvw_exchange *x)
 {
-	struct kvw_parted *pd = &x->pd;
+	struct kvw_parted *pd = x->pd;
 
 	if (x->loop->now_ns >= pd->until_ns) {
 		count_decode(x, KVW_PD_DECODE_EXPIRED);
@@ -417,7 +432,7 @@ void kvw_pd_hand_over(struct kvw_exchange *x)
 
 bool kvw_pd_too_late(struct kvw_exchange *x)
 {
-	if (x->pd.body == NULL || x->attempt.written > 0 || x->loop->now_ns < x->pd.until_ns)
+	if (x->attempt.written > 0 || x->loop->now_ns < x->pd->until_ns)
 		return false;
 	kvw_attempt_excused(&x->attempt, KVW_EXCUSE_LACKS,
 		"half of the lease passed before it was sent what was prefilled for it");
@@ -426,7 +441,7 @@ bool kvw_pd_too_late(struct kvw_exchange *x)
 
 void kvw_pd_handed(struct kvw_exchange *x)
 {
-	struct kvw_parted *pd = &x->pd;
+	struct kvw_parted *pd = x->pd;
 
 	if (pd->handed_ns != 0)
 		return;
@@ -440,22 +455,22 @@ static void prove(struct kvw_exchange *x)
 	struct kvw_pd_shared *shared = x->loop->shared->pd;
 	size_t pair = pair_key(x) % PAIRS;
 
-	atomic_store_explicit(&shared->proven[pair], x->pd.engine, memory_order_relaxed);
-	if (x->pd.probe)
+	atomic_store_explicit(&shared->proven[pair], x->pd->engine, memory_order_relaxed);
+	if (x->pd->probe)
 		atomic_store_explicit(&shared->probed_until_ns[pair], 0, memory_order_relaxed);
-	x->pd.probe = false;
+	x->pd->probe = false;
 }
 
 static void drop_body(struct kvw_exchange *x)
 {
-	free(x->pd.body);
-	x->pd.body = NULL;
-	kvw_account_update(x->loop->shared->memory, &x->pd.memory, 0);
+	free(x->pd->body);
+	x->pd->body = NULL;
+	kvw_account_update(x->loop->shared->memory, &x->pd->memory, 0);
 }
 
 void kvw_pd_first_token(struct kvw_exchange *x)
 {
-	struct kvw_parted *pd = &x->pd;
+	struct kvw_parted *pd = x->pd;
 	int64_t took_ns = x->loop->now_ns - pd->handed_ns;
 
 	kvw_timer_clear(&x->loop->timers, &pd->timer);
@@ -477,7 +492,7 @@ bool kvw_pd_refused(struct kvw_exchange *x, const char *why)
 	if (!kvw_pd_hands(x) || x->first_token_ns != 0)
 		return false;
 	count_decode(x, KVW_PD_DECODE_REFUSED);
-	x->pd.settled = true;
+	x->pd->settled = true;
 	kvw_attempt_excused(&x->attempt, KVW_EXCUSE_LACKS, why);
 	return true;
 }
@@ -492,12 +507,12 @@ static bool engine_moves(const struct kvw_exchange *x)
 
 	if (lately_ns < read_ns)
 		lately_ns = read_ns;
-	return moved_ns > x->pd.handed_ns && x->loop->now_ns - moved_ns < lately_ns;
+	return moved_ns > x->pd->handed_ns && x->loop->now_ns - moved_ns < lately_ns;
 }
 
 bool kvw_pd_lease_passed(struct kvw_exchange *x)
 {
-	struct kvw_parted *pd = &x->pd;
+	struct kvw_parted *pd = x->pd;
 
 	if (!kvw_pd_hands(x) || x->first_token_ns != 0 || kvw_exchange_answering(x))
 		return false;
@@ -516,8 +531,10 @@ bool kvw_pd_lease_passed(struct kvw_exchange *x)
 
 void kvw_pd_attempt_ended(struct kvw_exchange *x)
 {
-	struct kvw_parted *pd = &x->pd;
+	struct kvw_parted *pd = x->pd;
 
+	if (pd == NULL)
+		return;
 	kvw_timer_clear(&x->loop->timers, &pd->timer);
 	if (!kvw_pd_hands(x))
 		return;
@@ -538,10 +555,22 @@ void kvw_pd_attempt_ended(struct kvw_exchange *x)
 	pd->handed_ns = 0;
 }
 
+void kvw_pd_record(const struct kvw_parted *pd, struct kvw_request_record *record)
+{
+	if (pd->prefiller == NULL)
+		return;
+	record->prefiller_url = kvw_slice_of(pd->prefiller->url);
+	record->prefill_ns = pd->prefill_ns;
+	record->prefill_prompt = pd->prompt_tokens;
+	record->prefill_cached = pd->cached_tokens;
+}
+
 void kvw_pd_end(struct kvw_exchange *x)
 {
-	drop_params(&x->pd);
-	if (x->pd.prefiller != NULL)
-		kvw_links_unhold(&x->loop->links, x->pd.prefiller);
-	x->pd.prefiller = NULL;
+	if (x->pd == NULL)
+		return;
+	drop_params(x->pd);
+	if (x->pd->prefiller != NULL)
+		kvw_links_unhold(&x->loop->links, x->pd->prefiller);
+	x->pd->prefiller = NULL;
 }

@@ -48,7 +48,8 @@ struct kvw_transfer *kvw_pd_transfer(struct kvw_pd_shared *shared, size_t group)
 /* The workers' roles: marks those that prefill, and leaves whole requests to those that decode, as long
  * as any is usable. */
 void kvw_pd_keep(const struct kvw_exchange *x, struct kvw_fleet_table *table);
-
+/* Whether any worker has a role. */
+bool kvw_pd_has_roles(const struct kvw_exchange *x);
 
 /* Whether the prompt must be read for it, where the strategy does not: its length decides. */
 bool kvw_pd_reads(const struct kvw_exchange *x);
@@ -56,8 +57,8 @@ bool kvw_pd_reads(const struct kvw_exchange *x);
 bool kvw_pd_chooses(const struct kvw_exchange *x);
 
 /* Before a worker is chosen: forgets what the last attempt has used up. True: a pair is to be
- * looked for. */
-bool kvw_pd_begin(struct kvw_exchange *x);
+ * looked for, and x->pd is there. on_lease: of its timer. */
+bool kvw_pd_begin(struct kvw_exchange *x, kvw_timer_fn on_lease);
 /* The request goes to other workers than those of its group so far: what was prefilled for them is
  * not used. */
 void kvw_pd_forget(struct kvw_exchange *x);
@@ -80,7 +81,7 @@ void kvw_pd_leg_ended(struct kvw_exchange *x, enum kvw_pd_leg outcome, int statu
 /* --- the decoder --- */
 /* Makes the body with the parameters, if they may be used now. */
 void kvw_pd_hand_over(struct kvw_exchange *x);
-/* The decoder was sent nothing yet, and half of the lease has passed: noted as the attempt's
+/* With a body of its own (kvw_pd_body): the decoder was sent nothing yet, and half of the lease has passed: noted as the attempt's
  * failure, after which the prompt is prefilled again. */
 bool kvw_pd_too_late(struct kvw_exchange *x);
 /* The decoder was sent its first bytes. */
@@ -93,13 +94,33 @@ bool kvw_pd_refused(struct kvw_exchange *x, const char *why);
 bool kvw_pd_lease_passed(struct kvw_exchange *x);
 /* The attempt has ended. */
 void kvw_pd_attempt_ended(struct kvw_exchange *x);
-/* The exchange has. */
+/* The exchange has. Its memory is freed with the exchange's own. */
 void kvw_pd_end(struct kvw_exchange *x);
+/* Both legs, for metrics and log. */
+void kvw_pd_record(const struct kvw_parted *pd, struct kvw_request_record *record);
 
 /* Whether the present attempt's decoder has, or is to get, what was prefilled. */
 static inline bool kvw_pd_hands(const struct kvw_exchange *x)
 {
-	return x->pd.body != NULL || x->pd.handed_ns != 0;
+	return x->pd != NULL && (x->pd->body != NULL || x->pd->handed_ns != 0);
+}
+
+/* x->pd, if it has the body that the present attempt sends. NULL: the client's body is sent. */
+static inline struct kvw_parted *kvw_pd_body(const struct kvw_exchange *x)
+{
+	return x->pd != NULL && x->pd->body != NULL ? x->pd : NULL;
+}
+
+/* Whether a leg was begun for the request. */
+static inline bool kvw_pd_has_leg(const struct kvw_exchange *x)
+{
+	return x->pd != NULL && x->pd->legs > 0;
+}
+
+/* How long its last leg took; 0: it had none. */
+static inline int64_t kvw_pd_prefill_ns(const struct kvw_exchange *x)
+{
+	return x->pd != NULL ? x->pd->prefill_ns : 0;
 }
 
 #endif

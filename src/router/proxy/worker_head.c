@@ -79,7 +79,7 @@ struct kvw_block *kvw_worker_head(struct kvw_exchange *x, struct kvw_worker *wor
 	kvw_unread_ask_plain(x, &loop->request_head, &w);
 	kvw_sagemaker_name_model(x, &loop->request_head, &w);
 	if (body->prefills)
-		x->pd.rank_number =
+		x->pd->rank_number =
 			worker->rank == KVW_RANK_NONE
 				? KVW_RANK_NONE
 				: kvw_rank_write(worker, &loop->request_head, false,
