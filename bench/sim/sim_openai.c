@@ -14,6 +14,9 @@
 #include "base/clock.h"
 #include "bench/sim/sim_due.h"
 #include "bench/sim/sim_nixl.h"
+#include "bench/sim/sim_shared.h"
+#include "bench/sim/sim_sidecar.h"
+#include "bench/sim/sim_transfer.h"
 #include "bench/sim/sim_openai.h"
 #include "bench/sim/sim_read.h"
 #include "bench/sim/sim_worker.h"
@@ -38,6 +41,7 @@ static void exchange_destroy(struct kvb_exchange *x)
 		x->worker->load--;
 	}
 	kvb_nixl_drop(x);
+	kvb_sidecar_drop(x);
 	json_decref(x->body);
 	kvb_buf_free(&x->out);
 	free(x->prompts);
@@ -263,7 +267,7 @@ void kvb_openai_request(struct kvb_worker *worker, struct kvb_conn *conn,
 	has_due = x->has_due;
 	/* Time stands still for tiers: an engine that is behind the clock has not come to now yet. */
 	waits = has_due || worker->store != NULL;
-	if (kvb_nixl_pull(x))
+	if (kvb_transfer_begin(x, request))
 		has_due = true;
 	else if (waits)
 		kvb_worker_expect(worker, x);
@@ -380,6 +384,8 @@ static void finish_plain(struct kvb_exchange *x)
 	if (headers[0] != '\0')
 		reply.before_length = headers;
 	x->api->plain(x);
+	kvb_shared_store(x);
+	kvb_nixl_computed(x);
 	body = x->out;
 	x->out = (struct kvb_buf){0};
 	kvb_conn_set_exchange(conn, NULL);
@@ -393,6 +399,8 @@ static void finish_stream(struct kvb_exchange *x)
 	struct kvb_conn *conn = x->conn;
 
 	x->api->end(x);
+	kvb_shared_store(x);
+	kvb_nixl_computed(x);
 	kvb_conn_set_exchange(conn, NULL);
 	exchange_destroy(x);
 	kvb_http_stream_end(conn);

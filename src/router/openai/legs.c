@@ -10,15 +10,10 @@
 
 #define TRANSFER "kv_transfer_params"
 
-static const char ask_prefill[] =
-	"{\"do_remote_decode\":true,\"do_remote_prefill\":false,\"remote_engine_id\":null,"
-	"\"remote_block_ids\":null,\"remote_host\":null,\"remote_port\":null}";
-
 /* Values that the prefiller reads in place of the client's. */
 static const struct {
 	const char *name, *instead;
 } changes[] = {
-	{TRANSFER, ask_prefill},
 	{"max_tokens", "1"},
 	{"max_completion_tokens", "1"},
 	{"max_output_tokens", "1"},
@@ -46,7 +41,7 @@ static const struct {
 
 struct plan {
 	struct kvw_slice body;
-	struct kvw_slice params; /* the decoder's; len 0: for the prefiller */
+	struct kvw_slice params; /* the new TRANSFER; len 0: none */
 	struct kvw_splice *out;
 	bool refused;
 	bool limited;     /* the API's limit of tokens was met */
@@ -93,6 +88,8 @@ static bool plan_prefill(void *arg, const struct kvw_member *member)
 	for (size_t i = 0; i < sizeof(changes) / sizeof(changes[0]) && !p->refused; i++)
 		if (is_named(member, changes[i].name))
 			replace(p, member, kvw_slice_of(changes[i].instead));
+	if (is_named(member, TRANSFER) && p->params.len > 0 && !p->refused)
+		replace(p, member, p->params);
 	p->limited = p->limited || is_named(member, p->limit);
 	p->transferred = p->transferred || is_named(member, TRANSFER);
 	return !p->refused;
@@ -125,9 +122,10 @@ static void insert_members(struct plan *p, size_t open, const struct kvw_slice *
 		out->edits[i] = (struct kvw_splice_edit){open, 0, texts[i]};
 }
 
-enum kvw_err kvw_leg_prefill(struct kvw_slice body, enum kvw_api api, struct kvw_splice *out)
+enum kvw_err kvw_leg_prefill(struct kvw_slice body, enum kvw_api api, struct kvw_slice params,
+	struct kvw_splice *out)
 {
-	struct plan p = {.body = body, .out = out};
+	struct plan p = {.body = body, .params = params, .out = out};
 	struct kvw_slice texts[4];
 	size_t open, count, missing = 0;
 	enum kvw_err err;
@@ -140,9 +138,9 @@ enum kvw_err kvw_leg_prefill(struct kvw_slice body, enum kvw_api api, struct kvw
 		return KVW_EINVAL;
 	if (err != KVW_OK)
 		return err;
-	if (!p.transferred) {
+	if (!p.transferred && params.len > 0) {
 		texts[missing++] = KVW_SLICE("\"" TRANSFER "\":");
-		texts[missing++] = kvw_slice_of(ask_prefill);
+		texts[missing++] = params;
 		texts[missing++] = KVW_SLICE(",");
 	}
 	if (!p.limited)

@@ -182,7 +182,7 @@ static void worker_failed(struct kvw_exchange *x)
 
 	x->tried.full = a->failure.excuse == KVW_EXCUSE_FULL;
 	retry = decide_retry(x, &facts);
-	if (retry == KVW_RETRY_FRESH && kvw_pd_hands(x)) { /* it may have taken what is there once */
+	if (retry == KVW_RETRY_FRESH && kvw_pd_uses_up(x)) { /* it may have taken what is there once */
 		x->tried.fresh++;
 		kvw_metrics_add(loop->metrics, KVW_COUNT_STALE_RETRIES, 1);
 		leave_without(x);

@@ -14,6 +14,7 @@
 #include "proxy/loop.h"
 #include "proxy/pd.h"
 #include "proxy/rank.h"
+#include "proxy/transfer.h"
 #include "proxy/understand.h"
 #include "proxy/worker_head.h"
 
@@ -25,6 +26,7 @@ struct kvw_leg {
 	struct kvw_exchange *x;     /* NULL: it has ended */
 	struct kvw_loop *loop;
 	struct kvw_worker *worker;  /* held by its exchange */
+	bool booked;                /* the decoder's side asks the worker: it has no connection */
 	struct kvw_link *link;
 	struct kvw_lease lease;
 	struct kvw_block *head;
@@ -62,7 +64,7 @@ static void report(struct kvw_leg *leg, enum kvw_pd_leg outcome)
 	struct kvw_exchange *x = leg->x;
 	int64_t now_ns = leg->loop->now_ns, ahead_ns = leg->lease.ahead_ns,
 		behind_ns = leg->lease.behind_ns, served_ns;
-	bool good = outcome == KVW_PD_LEG_OK;
+	bool good = outcome == KVW_PD_LEG_OK && !leg->booked; /* its times are known */
 
 	if (good)
 		kvw_lease_first_token(&leg->lease, now_ns);
@@ -72,7 +74,7 @@ static void report(struct kvw_leg *leg, enum kvw_pd_leg outcome)
 		struct kvw_outcome told = {
 			.status = leg->status,
 			.first_token = good,
-			.completed = good,
+			.completed = outcome == KVW_PD_LEG_OK,
 			.streamed = good, /* its first byte is its first token */
 			.prompt_known = leg->usage.prompt_known,
 			.cached_known = leg->usage.prompt_known && leg->usage.cached_known,
@@ -100,7 +102,7 @@ static void grade(struct kvw_leg *leg, enum kvw_pd_leg outcome)
 		[KVW_PD_LEG_LOST] = KVW_GRADE_BAD,
 		[KVW_PD_LEG_TIMEOUT] = KVW_GRADE_BAD,
 	};
-	enum kvw_grade is = grades[outcome];
+	enum kvw_grade is = leg->booked ? KVW_GRADE_NONE : grades[outcome];
 
 	if (outcome == KVW_PD_LEG_ERROR && leg->status < 500)
 		is = KVW_GRADE_NONE; /* the request's own fault */
@@ -127,7 +129,8 @@ static void end_leg(struct kvw_leg *leg, enum kvw_pd_leg outcome)
 		kvw_link_close(leg->link);
 	leg->link = NULL;
 	kvw_timer_clear(&loop->timers, &x->pd->timer);
-	kvw_stall_left(&leg->worker->stall);
+	if (!leg->booked)
+		kvw_stall_left(&leg->worker->stall);
 	x->pd->prefill_ns = loop->now_ns - leg->begun_ns;
 	x->pd->prompt_tokens = leg->usage.prompt_known ? leg->usage.prompt_tokens : 0;
 	x->pd->cached_tokens = leg->usage.cached_known ? leg->usage.cached_tokens : 0;
@@ -175,7 +178,7 @@ void kvw_leg_look(struct kvw_exchange *x)
 {
 	struct kvw_worker *worker;
 
-	if (x->pd == NULL || x->pd->leg == NULL)
+	if (x->pd == NULL || x->pd->leg == NULL || x->pd->leg->booked)
 		return;
 	worker = x->pd->prefiller;
 	if (kvw_worker_life(worker) == KVW_WORKER_GONE || !kvw_worker_is_up(worker) ||
@@ -266,8 +269,6 @@ static void note_rank(struct kvw_leg *leg)
 
 static void take_whole_answer(struct kvw_leg *leg)
 {
-	struct kvw_leg_params params;
-
 	kvw_usage_finish(&leg->usage);
 	note_rank(leg);
 	if (leg->status == 200)
@@ -279,8 +280,7 @@ static void take_whole_answer(struct kvw_leg *leg)
 		return;
 	}
 	if (leg->body == NULL || leg->cut ||
-		kvw_leg_params_read((struct kvw_slice){leg->body, leg->len}, &params) != KVW_OK ||
-		!kvw_pd_take_params(leg->x, &params)) {
+		!kvw_pd_take_answer(leg->x, (struct kvw_slice){leg->body, leg->len})) {
 		finish(leg, KVW_PD_LEG_NO_PARAMS);
 		return;
 	}
@@ -491,11 +491,16 @@ static enum kvw_err make_text(struct kvw_leg *leg)
 	size_t len = (size_t)kvw_upload_payload(&x->upload);
 	char *plain = malloc(len + 1);
 	struct kvw_worker_body body = {.framing = KVW_FRAME_LENGTH, .prefills = true};
+	char ask[KVW_TRANSFER_PARAMS_ROOM];
+	struct kvw_writer w = KVW_WRITER(ask, sizeof(ask));
 	struct kvw_splice splice;
 	enum kvw_err err = KVW_ENOMEM;
 
+	if (x->pd->kind->ask != NULL)
+		x->pd->kind->ask(x, &w);
 	if (plain != NULL && kvw_upload_copy(&x->upload, plain, len))
-		err = kvw_leg_prefill((struct kvw_slice){plain, len}, x->path.api, &splice);
+		err = kvw_leg_prefill((struct kvw_slice){plain, len}, x->path.api,
+			(struct kvw_slice){ask, w.len}, &splice);
 	if (err == KVW_OK) {
 		body.content_length = (uint64_t)((int64_t)len + splice.growth);
 		leg->text = malloc((size_t)body.content_length + 1);
@@ -519,21 +524,42 @@ static enum kvw_err give_up(struct kvw_leg *leg, enum kvw_err err)
 	return err;
 }
 
-enum kvw_err kvw_leg_begin(struct kvw_exchange *x, kvw_leg_done_fn *done)
+static struct kvw_leg *create_leg(struct kvw_exchange *x)
 {
 	struct kvw_leg *leg = calloc(1, sizeof(*leg));
+
+	if (leg == NULL)
+		return NULL;
+	leg->x = x;
+	leg->loop = x->loop;
+	leg->worker = x->pd->prefiller;
+	leg->begun_ns = x->loop->now_ns;
+	kvw_usage_init(&leg->usage);
+	kvw_pd_leg_begins(x);
+	return leg;
+}
+
+/* Books its work at the prefiller. */
+static void take_lease(struct kvw_leg *leg)
+{
+	const struct kvw_decision *decision = &leg->x->pd->decision;
+
+	kvw_lease_take(
+		&leg->lease, &leg->worker->load, decision->prefill_ns, leg->loop->now_ns);
+	kvw_lease_hold(&leg->lease, decision->prompt_tokens);
+	leg->x->pd->leg = leg;
+}
+
+enum kvw_err kvw_leg_begin(struct kvw_exchange *x, kvw_leg_done_fn *done)
+{
+	struct kvw_leg *leg = create_leg(x);
 	struct kvw_loop *loop = x->loop;
 	int64_t until_ns = kvw_pd_leg_until_ns(x);
 	enum kvw_err err;
 
 	if (leg == NULL)
 		return KVW_ENOMEM;
-	leg->x = x;
-	leg->loop = loop;
-	leg->worker = x->pd->prefiller;
 	leg->done = done;
-	leg->begun_ns = loop->now_ns;
-	kvw_usage_init(&leg->usage);
 	err = until_ns > loop->now_ns ? make_text(leg) : KVW_EINVAL;
 	if (err != KVW_EINVAL)
 		kvw_trace_leg(x->trace, loop->now_ns, leg->worker->id, leg->worker->use,
@@ -543,13 +569,36 @@ enum kvw_err kvw_leg_begin(struct kvw_exchange *x, kvw_leg_done_fn *done)
 	if (err != KVW_OK)
 		return give_up(leg, err);
 	leg->trial = kvw_fleet_picked(loop->fleet, leg->worker, loop->now_ns);
-	kvw_lease_take(&leg->lease, &leg->worker->load, x->pd->decision.prefill_ns, loop->now_ns);
-	kvw_lease_hold(&leg->lease, x->pd->decision.prompt_tokens);
+	take_lease(leg);
 	kvw_stall_wait(&leg->worker->stall, x->pd->decision.prefill_ns, loop->now_ns);
-	x->pd->leg = leg;
 	kvw_account_update(loop->shared->memory, &leg->memory, leg->text_len);
 	kvw_wait_begin(x, &prefill, until_ns);
 	if (leg->connected)
 		kvw_io_again(&leg->link->io);
 	return KVW_OK;
+}
+
+enum kvw_err kvw_leg_book(struct kvw_exchange *x)
+{
+	struct kvw_leg *leg = create_leg(x);
+
+	if (leg == NULL)
+		return KVW_ENOMEM;
+	leg->booked = true;
+	kvw_trace_leg(x->trace, x->loop->now_ns, leg->worker->id, leg->worker->use,
+		kvw_decision_cached(&x->pd->decision));
+	take_lease(leg);
+	return KVW_OK;
+}
+
+void kvw_leg_first_token(struct kvw_exchange *x)
+{
+	if (x->pd->leg != NULL && x->pd->leg->booked)
+		end_leg(x->pd->leg, KVW_PD_LEG_OK);
+}
+
+void kvw_leg_attempt_ended(struct kvw_exchange *x)
+{
+	if (x->pd != NULL && x->pd->leg != NULL)
+		end_leg(x->pd->leg, KVW_PD_LEG_CANCELLED);
 }

@@ -21,6 +21,16 @@ typedef void kvw_leg_done_fn(struct kvw_exchange *x);
  * cannot be asked. After an error the decision has been reported as unserved. */
 enum kvw_err kvw_leg_begin(struct kvw_exchange *x, kvw_leg_done_fn *done) KVW_MUST_CHECK;
 
+/* For a leg that the decoder's side takes (KVW_LEG_NEVER): books it at x->pd->prefiller. It ends with
+ * the decoder's first token or with the attempt. KVW_ENOMEM: as above. */
+enum kvw_err kvw_leg_book(struct kvw_exchange *x) KVW_MUST_CHECK;
+
+/* The decoder's first token came. */
+void kvw_leg_first_token(struct kvw_exchange *x);
+
+/* The decoder's attempt ends. */
+void kvw_leg_attempt_ended(struct kvw_exchange *x);
+
 /* Ends the leg, if its worker has left, is down, asleep or stands still: it would wait in vain. */
 void kvw_leg_look(struct kvw_exchange *x);
 

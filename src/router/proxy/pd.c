@@ -16,6 +16,7 @@
 #include "base/log.h"
 #include "openai/splice.h"
 #include "proxy/loop.h"
+#include "proxy/transfer.h"
 #include "routing/choice.h"
 
 #define PAIRS      4096
@@ -276,6 +277,7 @@ bool kvw_pd_plan(struct kvw_exchange *x, const struct kvw_candidates *set, size_
 	if (!found->split)
 		return false;
 	pd->state = KVW_PD_PLANNED;
+	pd->kind = kvw_transfer_kind(x->config);
 	pd->decision = (struct kvw_decision){.pos = found->prefiller,
 		.worker_id = set->items[found->prefiller].id,
 		.prompt_tokens = tokens,
@@ -319,6 +321,32 @@ static int64_t half_of_lease_ns(const struct kvw_exchange *x, double expires_s)
 	return lease_ns / 2;
 }
 
+/* Unlike any other of this process and of other replicas. */
+static void make_id(struct kvw_exchange *x)
+{
+	(void)snprintf(x->pd->id, sizeof(x->pd->id), "%016llx%016llx",
+		(unsigned long long)x->loop->request_id_prefix,
+		(unsigned long long)x->loop->request_id_next++);
+}
+
+void kvw_pd_leg_begins(struct kvw_exchange *x)
+{
+	make_id(x);
+	x->pd->answered_ns = 0;
+	x->pd->engine = 0;
+	x->pd->until_ns = INT64_MAX;
+}
+
+bool kvw_pd_take_answer(struct kvw_exchange *x, struct kvw_slice answer)
+{
+	struct kvw_parted *pd = x->pd;
+
+	pd->answered_ns = x->loop->now_ns;
+	if (pd->kind->once)
+		pd->until_ns = x->loop->now_ns + half_of_lease_ns(x, 0);
+	return pd->kind->take == NULL || pd->kind->take(x, answer);
+}
+
 bool kvw_pd_take_params(struct kvw_exchange *x, const struct kvw_leg_params *params)
 {
 	struct kvw_parted *pd = x->pd;
@@ -331,7 +359,6 @@ bool kvw_pd_take_params(struct kvw_exchange *x, const struct kvw_leg_params *par
 	pd->params = copy;
 	pd->params_len = params->text.len;
 	pd->engine = XXH3_64bits(params->engine_id.data, params->engine_id.len) | 1;
-	pd->answered_ns = x->loop->now_ns;
 	pd->until_ns = x->loop->now_ns + half_of_lease_ns(x, params->expires_s);
 	return true;
 }
@@ -346,9 +373,11 @@ void kvw_pd_leg_ended(struct kvw_exchange *x, enum kvw_pd_leg outcome, int statu
 	kvw_trace_text(x->trace, loop->now_ns, KVW_TRACE_PREFILLED, outcome, pd->prompt_tokens,
 		outcome == KVW_PD_LEG_OK ? "" : kvw_pd_leg_why(outcome));
 	pd->state = outcome == KVW_PD_LEG_OK ? KVW_PD_PREFILLED : KVW_PD_ALONE;
-	if (outcome == KVW_PD_LEG_OK)
+	if (outcome == KVW_PD_LEG_CANCELLED && pd->kind->leg != KVW_LEG_FIRST)
+		pd->state = KVW_PD_UNPLANNED; /* for another decoder it is prefilled again */
+	if (outcome == KVW_PD_LEG_OK || pd->state == KVW_PD_UNPLANNED)
 		return;
-	pd->settled = true;
+	pd->settled = pd->failed = true;
 	pd->denied = outcome == KVW_PD_LEG_ERROR && status >= 400 && status < 500;
 	kvw_debug("proxy", "prefill failed url=%s why=\"%s\" status=%d request_id=%.*s",
 		pd->prefiller->url, kvw_pd_leg_why(outcome), status, (int)x->request_id.len,
@@ -376,7 +405,7 @@ static bool may_transfer(struct kvw_exchange *x)
 	int64_t now_ns = x->loop->now_ns;
 
 	x->pd->probe = false;
-	if (proven == 0 || proven == x->pd->engine)
+	if (proven == 0 || x->pd->engine == 0 || proven == x->pd->engine)
 		return true;
 	if (now_ns < until ||
 		!atomic_compare_exchange_strong(&shared->probed_until_ns[pair], &until,
@@ -393,13 +422,16 @@ static bool may_transfer(struct kvw_exchange *x)
 static bool make_body(struct kvw_exchange *x)
 {
 	struct kvw_parted *pd = x->pd;
+	char text[KVW_TRANSFER_PARAMS_ROOM];
+	struct kvw_writer w = KVW_WRITER(text, sizeof(text));
+	struct kvw_slice params = pd->kind->give(x, &w);
 	size_t len = (size_t)kvw_upload_payload(&x->upload);
 	char *plain = malloc(len + 1);
 	struct kvw_splice splice;
 
 	if (plain != NULL && kvw_upload_copy(&x->upload, plain, len) &&
-		kvw_leg_decode((struct kvw_slice){plain, len},
-			(struct kvw_slice){pd->params, pd->params_len}, &splice) == KVW_OK) {
+		!w.overflow &&
+		kvw_leg_decode((struct kvw_slice){plain, len}, params, &splice) == KVW_OK) {
 		pd->body_len = (size_t)((int64_t)len + splice.growth);
 		pd->body = malloc(pd->body_len + 1);
 		if (pd->body != NULL)
@@ -418,9 +450,10 @@ void kvw_pd_hand_over(struct kvw_exchange *x)
 	if (x->loop->now_ns >= pd->until_ns) {
 		count_decode(x, KVW_PD_DECODE_EXPIRED);
 	} else if (pd->prefiller != x->attempt.worker) { /* else it has the prompt in its cache */
+		pd->given = pd->kind->give == NULL;
 		if (!may_transfer(x))
 			count_decode(x, KVW_PD_DECODE_QUARANTINED);
-		else if (make_body(x))
+		else if (pd->given || make_body(x))
 			return;
 		else
 			count_decode(x, KVW_PD_DECODE_FALLBACK);
@@ -443,11 +476,13 @@ void kvw_pd_handed(struct kvw_exchange *x)
 {
 	struct kvw_parted *pd = x->pd;
 
-	if (pd->handed_ns != 0)
+	if (pd->handed_ns != 0 || !kvw_pd_hands(x))
 		return;
 	pd->handed_ns = kvw_clock_ns();
-	kvw_metrics_pd_handover(x->loop->metrics, pd->handed_ns - pd->answered_ns);
-	kvw_timer_set(&x->loop->timers, &pd->timer, KVW_TIMER_LEASE, pd->until_ns);
+	if (pd->answered_ns != 0)
+		kvw_metrics_pd_handover(x->loop->metrics, pd->handed_ns - pd->answered_ns);
+	if (pd->until_ns != INT64_MAX)
+		kvw_timer_set(&x->loop->timers, &pd->timer, KVW_TIMER_LEASE, pd->until_ns);
 }
 
 static void prove(struct kvw_exchange *x)
@@ -455,6 +490,8 @@ static void prove(struct kvw_exchange *x)
 	struct kvw_pd_shared *shared = x->loop->shared->pd;
 	size_t pair = pair_key(x) % PAIRS;
 
+	if (x->pd->engine == 0)
+		return;
 	atomic_store_explicit(&shared->proven[pair], x->pd->engine, memory_order_relaxed);
 	if (x->pd->probe)
 		atomic_store_explicit(&shared->probed_until_ns[pair], 0, memory_order_relaxed);
@@ -478,18 +515,26 @@ void kvw_pd_first_token(struct kvw_exchange *x)
 	atomic_fetch_add_explicit(&x->attempt.worker->transfers, 1, memory_order_relaxed);
 	count_decode(x, KVW_PD_DECODE_TRANSFERRED);
 	pd->settled = true;
-	if (pd->body_sent == pd->body_len)
+	if (pd->body != NULL && pd->body_sent == pd->body_len)
 		drop_body(x);
 	if (!x->event_stream)
 		return;
+	if (pd->kind->leg == KVW_LEG_NEVER) /* the prefill is in it, as predicted */
+		took_ns -= pd->decision.queue_ns + pd->decision.prefill_ns;
+	took_ns = took_ns > 0 ? took_ns : 0;
 	kvw_metrics_pd_transfer(x->loop->metrics, took_ns);
 	took_ns -= x->attempt.decision.queue_ns;
 	kvw_transfer_learn(transfer_of(x), pd->tokens, took_ns > 0 ? (double)took_ns : 0);
 }
 
+bool kvw_pd_uses_up(const struct kvw_exchange *x)
+{
+	return kvw_pd_hands(x) && (x->pd->kind->once || x->pd->kind->leg != KVW_LEG_FIRST);
+}
+
 bool kvw_pd_refused(struct kvw_exchange *x, const char *why)
 {
-	if (!kvw_pd_hands(x) || x->first_token_ns != 0)
+	if (!kvw_pd_uses_up(x) || x->first_token_ns != 0)
 		return false;
 	count_decode(x, KVW_PD_DECODE_REFUSED);
 	x->pd->settled = true;
@@ -532,6 +577,7 @@ bool kvw_pd_lease_passed(struct kvw_exchange *x)
 void kvw_pd_attempt_ended(struct kvw_exchange *x)
 {
 	struct kvw_parted *pd = x->pd;
+	bool reusable;
 
 	if (pd == NULL)
 		return;
@@ -539,8 +585,13 @@ void kvw_pd_attempt_ended(struct kvw_exchange *x)
 	if (!kvw_pd_hands(x))
 		return;
 	drop_body(x);
-	if (x->attempt.written == 0 && x->first_token_ns == 0)
-		return; /* nothing was sent of them: another decoder can have them */
+	reusable = !kvw_pd_uses_up(x) ||
+		   (x->attempt.written == 0 && pd->kind->leg == KVW_LEG_FIRST);
+	pd->given = false;
+	if (reusable && x->first_token_ns == 0) { /* another decoder can have what is there */
+		pd->handed_ns = 0;
+		return;
+	}
 	if (pd->ended)
 		pd->ended = false;
 	else if (x->first_token_ns == 0 && kvw_exchange_answering(x) &&

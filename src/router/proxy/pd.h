@@ -21,6 +21,10 @@
  *  - a pair whose prefiller has another engine id than at its last transfer does one transfer at a
  *    time, until one has worked.
  *
+ * That is for transfers that use up what was prefilled, as all but those by a shared storage do
+ * (transfer.h). With llm-d's sidecar no leg is asked: it is booked as long as the decoder is waited
+ * for.
+ *
  * A failed leg, and a decoder that refuses, end in the decoder serving the request whole
  * (pd.fallback). Each case is counted by its name.
  *
@@ -74,12 +78,17 @@ enum kvw_err kvw_pd_pick(struct kvw_exchange *x, struct kvw_candidates *set, uin
 /* By when it must have ended: with pd.fallback half of the time for the first token is left then,
  * so that the decoder can do it alone. Not after now: no time is left. */
 int64_t kvw_pd_leg_until_ns(const struct kvw_exchange *x);
-/* Copies them. False: no memory. */
+/* A leg begins: what the last one has left is forgotten. */
+void kvw_pd_leg_begins(struct kvw_exchange *x);
+/* Takes what the decoder needs from the prefiller's answer. False: it is not there, or there is no
+ * memory. */
+bool kvw_pd_take_answer(struct kvw_exchange *x, struct kvw_slice answer) KVW_MUST_CHECK;
+/* Copies them, for the NixlConnector's kind. False: no memory. */
 bool kvw_pd_take_params(struct kvw_exchange *x, const struct kvw_leg_params *params) KVW_MUST_CHECK;
 void kvw_pd_leg_ended(struct kvw_exchange *x, enum kvw_pd_leg outcome, int status);
 
 /* --- the decoder --- */
-/* Makes the body with the parameters, if they may be used now. */
+/* Gives the decoder what its transfer needs, if that may be used now. */
 void kvw_pd_hand_over(struct kvw_exchange *x);
 /* With a body of its own (kvw_pd_body): the decoder was sent nothing yet, and half of the lease has passed: noted as the attempt's
  * failure, after which the prompt is prefilled again. */
@@ -99,10 +108,14 @@ void kvw_pd_end(struct kvw_exchange *x);
 /* Both legs, for metrics and log. */
 void kvw_pd_record(const struct kvw_parted *pd, struct kvw_request_record *record);
 
+/* Whether a second request to the decoder could not have what was prefilled. */
+bool kvw_pd_uses_up(const struct kvw_exchange *x);
+
 /* Whether the present attempt's decoder has, or is to get, what was prefilled. */
 static inline bool kvw_pd_hands(const struct kvw_exchange *x)
 {
-	return x->pd != NULL && (x->pd->body != NULL || x->pd->handed_ns != 0);
+	return x->pd != NULL &&
+	       (x->pd->body != NULL || x->pd->given || x->pd->handed_ns != 0);
 }
 
 /* x->pd, if it has the body that the present attempt sends. NULL: the client's body is sent. */

@@ -139,7 +139,7 @@ void kvw_request_send(struct kvw_exchange *x)
 		}
 		sent = (size_t)n;
 		a->written += sent;
-		if (pd != NULL)
+		if (x->pd != NULL)
 			kvw_pd_handed(x);
 		if (head_left > 0) {
 			size_t of_head = sent < head_left ? sent : head_left;

@@ -9,9 +9,11 @@
 #include "proxy/groups.h"
 #include "proxy/guard.h"
 #include "proxy/loop.h"
+#include "proxy/pd.h"
 #include "proxy/rank.h"
 #include "proxy/request.h"
 #include "proxy/sagemaker.h"
+#include "proxy/transfer.h"
 #include "proxy/unread.h"
 
 /* Returns whether the answer shows the decision. Removes x-kvway-explain, by which a client asks
@@ -41,6 +43,15 @@ static void take_pin(struct kvw_head *head)
 			head->fields[i].hop_by_hop = true;
 }
 
+/* Clients do not choose the prefiller of llm-d's sidecar. */
+static void hide_prefiller(struct kvw_head *head)
+{
+	for (size_t i = 0; i < head->field_count; i++)
+		if (kvw_slice_equal_nocase(
+			    head->fields[i].name, KVW_SLICE(KVW_PREFILLER_FIELD)))
+			head->fields[i].hop_by_hop = true;
+}
+
 struct kvw_block *kvw_worker_head(struct kvw_exchange *x, struct kvw_worker *worker,
 	const struct kvw_worker_body *body)
 {
@@ -60,7 +71,8 @@ struct kvw_block *kvw_worker_head(struct kvw_exchange *x, struct kvw_worker *wor
 		.bearer = kvw_slice_of(loop->auth != NULL ? worker->api_key : NULL),
 	};
 	struct kvw_block *block;
-	char extra[KVW_SAGEMAKER_ROOM + KVW_RANK_FIELD_ROOM + 64];
+	char extra[KVW_SAGEMAKER_ROOM + KVW_RANK_FIELD_ROOM +
+		   KVW_PREFILLER_ROOM + 64];
 	struct kvw_writer w = KVW_WRITER(extra, sizeof(extra));
 
 	if (!kvw_request_own_head(x))
@@ -86,6 +98,10 @@ struct kvw_block *kvw_worker_head(struct kvw_exchange *x, struct kvw_worker *wor
 					  loop->now_ns, &w);
 	else
 		kvw_rank_write_field(x, &loop->request_head, &w);
+	if (x->config->pd_transfer == KVW_PD_TRANSFER_SIDECAR)
+		hide_prefiller(&loop->request_head);
+	if (!body->prefills && kvw_pd_hands(x) && x->pd->kind->fields != NULL)
+		x->pd->kind->fields(x, &w);
 	options.extra = (struct kvw_slice){w.data, w.len};
 	block = kvw_block_get(&loop->blocks,
 		kvw_head_request_bound(&loop->request_head, &options) + sizeof(*block));

@@ -9,12 +9,15 @@
 #include "proxy/loop.h"
 #include "proxy/pd.h"
 #include "proxy/reply.h"
+#include "proxy/transfer.h"
 
+/* True: the request waits for the leg. */
 static bool begin_leg(struct kvw_exchange *x, struct kvw_way *way)
 {
 	struct kvw_loop *loop = x->loop;
 	struct kvw_parted *pd = x->pd;
 	enum kvw_err err;
+	bool booked;
 
 	if (pd->prefiller != NULL)
 		kvw_links_unhold(&loop->links, pd->prefiller);
@@ -22,11 +25,14 @@ static bool begin_leg(struct kvw_exchange *x, struct kvw_way *way)
 	kvw_links_hold(&loop->links, pd->prefiller);
 	pd->legs++;
 	pd->state = KVW_PD_PREFILLING;
-	err = kvw_leg_begin(x, way->on_leg);
+	booked = pd->kind->leg == KVW_LEG_NEVER;
+	err = booked ? kvw_leg_book(x) : kvw_leg_begin(x, way->on_leg);
 	kvw_metrics_pd_plan(
 		loop->metrics, err == KVW_EINVAL ? KVW_PD_PLAN_WHOLE : KVW_PD_PLAN_SPLIT);
+	if (booked && err == KVW_OK)
+		kvw_pd_hand_over(x);
 	if (err == KVW_OK)
-		return true;
+		return !booked;
 	if (err != KVW_EINVAL) {
 		kvw_pd_leg_ended(x, KVW_PD_LEG_LOST, 0);
 		return false;
@@ -42,7 +48,7 @@ static bool fall_back(struct kvw_exchange *x)
 {
 	bool whole;
 
-	if (x->pd->legs == 0 || x->pd->counted)
+	if (x->pd->counted)
 		return true;
 	x->pd->counted = true;
 	whole = x->config->pd_fallback || x->pd->denied;
@@ -58,7 +64,7 @@ static enum kvw_stepped go_on(struct kvw_exchange *x, struct kvw_way *way)
 		return KVW_STEP_WAITS;
 	if (x->pd->state == KVW_PD_PREFILLED)
 		kvw_pd_hand_over(x);
-	else if (x->pd->state == KVW_PD_ALONE && !fall_back(x)) {
+	else if (x->pd->failed && !fall_back(x)) {
 		kvw_reply_error_as(x, 502, NULL, NULL, NULL,
 			"the prompt could not be prefilled, and pd.fallback is off");
 		return KVW_STEP_ANSWERED;
