@@ -5,7 +5,7 @@ import signal
 
 import pytest
 
-from rig.client import CHAT, COMPLETIONS, MESSAGES, Client
+from rig.client import CHAT, COMPLETIONS, MESSAGES, Client, ask
 from rig.pd import (  # noqa: F401
     ALWAYS,
     LONG,
@@ -24,7 +24,12 @@ from rig.pd import (  # noqa: F401
 from rig.wait import until
 from rig.worker import answer
 
-KINDS = ["shared", "sidecar", "p2p"]
+KINDS = ["shared", "sidecar", "p2p", "nixl-push", "mooncake"]
+BESIDE = ["nixl-push", "mooncake"]  # both workers are asked at once
+
+
+def listed(router):
+    return ask(router.admin_port, "GET", "/workers").json()
 
 
 @pytest.fixture
@@ -43,6 +48,8 @@ def split(engines, kvway, tmp_path):  # noqa: F811
         more = {**ALWAYS, "pd.transfer": kind, "workers": entries, **(config or {})}
         router = kvway([e.worker for e in ps + ds], more)
         known(router)
+        if kind == "mooncake" and theirs == kind:
+            until(lambda: all(w.get("kv_source") for w in listed(router) if w["role"] == "prefill"), what="ids known")
         return router, ps, ds
 
     return make
@@ -68,7 +75,7 @@ def test_answers_are_those_of_one_worker(engines, split, kind, path, stream):  #
 @pytest.mark.parametrize("kind", KINDS)
 def test_engines_of_another_connector_compute_it(engines, split, kind):  # noqa: F811
     """They do not understand the parameters, and say nothing; or have none."""
-    router, (p,), (d,) = split(kind, theirs="nixl" if kind != "sidecar" else "p2p")
+    router, (p,), (d,) = split(kind, theirs={"sidecar": "p2p", "nixl-push": "p2p", "mooncake": "p2p"}.get(kind, "nixl"))
     check(router, engines(nixl=None), LONG)
     assert nixl(d)["pulled"] == 0 and d.worker.stats()["prefilled_tokens"] > 100
     router.wait_idle()
@@ -80,10 +87,9 @@ def test_a_prefill_that_fails_is_the_decoders(engines, split, kind, fault):  # n
     router, (p,), (d,) = split(kind)
     p.worker.fail(fault)
     check(router, engines(nixl=None), LONG)
-    if kind == "sidecar":
-        assert decodes(router, "refused") == 1
-    else:
-        assert decodes(router, "fallback") == 1
+    result = "refused" if kind == "sidecar" else "fallback"
+    computed = kind in BESIDE and fault == "close-after-head"  # the decoder may have got the KV before that
+    until(lambda: decodes(router, result) + computed * decodes(router, "transferred") == 1, what="counted")
     p.worker.fail("")
     router.wait_idle()
 
@@ -111,7 +117,8 @@ def test_a_kept_connection_to_the_decoder_that_went_stale(engines, split, kind):
     check(router, alone, LONG)
     d.worker.fail("stale-close", 1)
     check(router, alone, f"two {LONG}")
-    assert prefills(router, "ok") == (2 if kind == "shared" else 3) or kind == "sidecar"
+    if kind not in ("sidecar", *BESIDE):
+        assert prefills(router, "ok") == (2 if kind == "shared" else 3)
     assert nixl(d)["wrong"] == 0
 
 
@@ -125,7 +132,7 @@ def test_clients_that_leave(split, kind, leg):
         client.send_request("POST", CHAT, body=body_for(CHAT))
         port = d.worker.port if kind == "sidecar" else slow.worker.port
         until(lambda: router.sockets_to(port) > 0, what="it was asked")
-        if leg == "decode" and kind != "sidecar":
+        if leg == "decode" and kind not in ("sidecar", *BESIDE):
             until(lambda: prefills(router, "ok") == 1, what="the decoder was asked")
     router.wait_idle()
     if kind != "sidecar" and leg == "prefill":
@@ -178,7 +185,7 @@ def test_p2p_kv_that_was_dropped(engines, split):  # noqa: F811
     assert nixl(d)["recomputed"] == 1
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", ["shared", "sidecar", "p2p"])
 def test_both_legs_on_the_wire(workers, kvway, kind):
     p, d = workers(2)
     seen = {}
@@ -222,3 +229,153 @@ def test_a_prefiller_that_stands_still_under_a_sidecar(engines, split):  # noqa:
     assert router.ask("POST", CHAT, body=body_for(CHAT), timeout=20).status == 504
     p.signal(signal.SIGCONT)
     router.wait_idle()
+
+
+@pytest.mark.parametrize("kind", BESIDE)
+def test_a_decoder_waits_for_a_slow_prefill(engines, split, kind):  # noqa: F811
+    router, (p,), (d,) = split(kind, {"loops": 1})
+    alone = engines(nixl=None)
+    check(router, alone, f"first {LONG}")
+    p.signal(signal.SIGSTOP)
+    with Client(router.port, timeout=30) as client:
+        client.send_request("POST", CHAT, body=body_for(CHAT))
+        until(lambda: d.worker.ask("GET", "/load").json()["server_load"] == 1, what="the decoder was asked")
+        p.signal(signal.SIGCONT)
+        assert text_of(client.read(), CHAT, False) == plain_text(alone, CHAT, LONG)
+    assert nixl(d)["pulled"] == 2
+    assert decodes(router, "transferred") == 2
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("kind", BESIDE)
+def test_a_prefiller_that_fails_while_the_decoder_waits(engines, split, kind, stream):  # noqa: F811
+    router, (p,), (d,) = split(kind)
+    alone = engines(nixl=None)
+    check(router, alone, f"first {LONG}")
+    p.worker.fail("delay-ms=300;status=500", 1)
+    check(router, alone, LONG, stream)
+    assert prefills(router, "error") == decodes(router, "fallback") == 1
+    assert router.metric("kvway_worker_bad_answers_total", worker=d.worker.url) == 0
+    router.wait_idle()
+
+
+@pytest.mark.parametrize("kind", BESIDE)
+def test_a_prefiller_that_dies_while_the_decoder_waits(engines, split, kind):  # noqa: F811
+    router, (p,), (d,) = split(kind)
+    alone = engines(nixl=None)
+    check(router, alone, f"first {LONG}")
+    p.worker.fail("hang")
+    with Client(router.port, timeout=30) as client:
+        client.send_request("POST", CHAT, body=body_for(CHAT))
+        until(lambda: router.sockets_to(p.worker.port) > 0, what="the prefiller was asked")
+        p.kill()
+        assert text_of(client.read(), CHAT, False) == plain_text(alone, CHAT, LONG)
+    assert nixl(d)["wrong"] == 0
+    router.wait_idle()
+
+
+@pytest.mark.parametrize("kind", BESIDE)
+def test_a_prefiller_that_is_another_engine(engines, split, kind):  # noqa: F811
+    """The decoder is given of the former one, and gets the request whole."""
+    router, (p,), (d,) = split(kind, {"health.metrics_interval": "60s"})
+    alone = engines(nixl=None)
+    check(router, alone, f"first {LONG}")
+    assert p.worker.ask("GET", "/sim/restart").status == 200
+    for i in range(4):
+        check(router, alone, f"after {i} {LONG}")
+    assert nixl(d)["wrong"] == 0
+    assert decodes(router, "fallback") + decodes(router, "refused") >= 1
+    if kind == "nixl-push":
+        assert decodes(router, "transferred") == 4, "its next answers said where it is"
+    router.wait_idle()
+
+
+def test_pushed_requests_of_one_id_do_not_get_each_others_kv(engines, split):  # noqa: F811
+    router, (p,), (d,) = split("nixl-push", prefillers=1)
+    alone = engines(nixl=None)
+    clients = [Client(router.port) for _ in range(6)]
+    for i, client in enumerate(clients):
+        client.send_request("POST", CHAT, [("X-Request-Id", "same")], body=body_for(CHAT, f"{i} {LONG}"))
+    for i, client in enumerate(clients):
+        assert text_of(client.read(), CHAT, False) == plain_text(alone, CHAT, f"{i} {LONG}")
+        client.close()
+    assert decodes(router, "transferred") == 6
+    router.wait_idle()
+
+
+def test_pushed_legs_on_the_wire(workers, kvway):
+    """The first answer says where the prefiller is; from then on both are asked at once, by one id of kvway's."""
+    p, d = workers(2)
+    seen = {"p": [], "d": []}
+    params = {"do_remote_prefill": True, "do_remote_decode": False, "remote_block_ids": [[1]], "remote_engine_id": "e"}
+    params |= {"remote_request_id": "r", "remote_host": "h", "remote_port": 5600, "tp_size": 2, "dcp_size": 1, "pp_size": 1}
+
+    def prefill(ex):
+        seen["p"].append((json.loads(ex.read_body()), ex.headers))
+        ex.respond(200, (), {"kv_transfer_params": params})
+
+    def decode(ex):
+        body = ex.read_body()
+        if body:
+            seen["d"].append((json.loads(body), ex.headers))
+        answer(ex)
+
+    p.script, d.script = prefill, decode
+    entries = [{"url": p.url, "role": "prefill"}, {"url": d.url, "role": "decode"}]
+    router = kvway([p, d], {**ALWAYS, "pd.transfer": "nixl-push", "workers": entries})
+    known(router)
+    for _ in range(2):
+        assert router.ask("POST", CHAT, [("X-Request-Id", "mine")], body=body_for(CHAT)).status == 200
+    assert seen["d"][0][0]["kv_transfer_params"] == params
+    ids = [headers.get("x-request-id") for _, headers in seen["d"]]
+    assert ids == [headers.get("x-request-id") for _, headers in seen["p"]]
+    assert ids[0] != ids[1] and all(name.startswith("mine-") for name in ids)
+    told = seen["d"][1][0]["kv_transfer_params"]
+    assert told.pop("remote_request_id") == ids[1].removeprefix("mine-")
+    left = {k: v for k, v in params.items() if k not in ("remote_block_ids", "remote_request_id")}
+    assert told == left
+
+
+def test_mooncake_legs_on_the_wire(workers, kvway):
+    p, d = workers(2)
+    seen = {}
+
+    def prefill(ex):
+        if ex.path == "/query":
+            ex.respond(200, (), {"0": {"engine_id": "engine-1", "worker_addr": {"0": {"0": "tcp://h:1"}}}})
+            return
+        seen["p"] = json.loads(ex.read_body())
+        ex.respond(200, (), {"kv_transfer_params": None})
+
+    def decode(ex):
+        body = ex.read_body()
+        if body:
+            seen["d"] = json.loads(body)
+        answer(ex)
+
+    p.script, d.script = prefill, decode
+    entries = [{"url": p.url, "role": "prefill", "kv_port": p.port}, {"url": d.url, "role": "decode"}]
+    router = kvway([p, d], {**ALWAYS, "pd.transfer": "mooncake", "workers": entries})
+    known(router)
+    until(lambda: any(w.get("kv_source") for w in listed(router)), what="its id is known")
+    assert router.ask("POST", CHAT, body=body_for(CHAT)).status == 200
+    asked, told = seen["p"]["kv_transfer_params"], seen["d"]["kv_transfer_params"]
+    name = asked.pop("transfer_id")
+    assert name.startswith("xfer-") and asked == {"do_remote_decode": True, "do_remote_prefill": False}
+    assert told == {
+        "do_remote_prefill": True,
+        "do_remote_decode": False,
+        "transfer_id": name,
+        "remote_bootstrap_addr": p.url,
+        "remote_engine_id": "engine-1",
+    }
+
+
+def test_without_a_bootstrap_server_nothing_is_split(workers, kvway):
+    p, d = workers(2)
+    entries = [{"url": p.url, "role": "prefill", "kv_port": 1}, {"url": d.url, "role": "decode"}]
+    router = kvway([p, d], {**ALWAYS, "pd.transfer": "mooncake", "workers": entries})
+    known(router)
+    assert router.ask("POST", CHAT, body=body_for(CHAT)).status == 200
+    assert router.metric("kvway_pd_plans_total", plan="whole") == 1
+    assert not any(w.get("kv_source") for w in listed(router))

@@ -175,7 +175,7 @@ enum kvw_err kvw_leg_decode(
 
 struct found {
 	struct kvw_leg_params *out;
-	bool prefilled, request, host, port;
+	bool prefilled, request;
 };
 
 static bool is_said(const struct kvw_member *member)
@@ -205,6 +205,27 @@ static uint32_t count_of(const struct kvw_member *member)
 	return value < UINT32_MAX ? (uint32_t)value : 0;
 }
 
+/* Where that member is kept as it is spelled. NULL: it is not. */
+static struct kvw_slice *place_of(struct kvw_leg_params *params, struct kvw_slice name)
+{
+	const struct {
+		const char *name;
+		struct kvw_slice *place;
+	} kept[] = {
+		{"remote_engine_id", &params->engine_id},
+		{"remote_host", &params->host},
+		{"remote_port", &params->port},
+		{"tp_size", &params->tp_size},
+		{"dcp_size", &params->dcp_size},
+		{"pp_size", &params->pp_size},
+	};
+
+	for (size_t i = 0; i < sizeof(kept) / sizeof(kept[0]); i++)
+		if (kvw_slice_equal(name, kvw_slice_of(kept[i].name)))
+			return kept[i].place;
+	return NULL;
+}
+
 static bool read_param(void *arg, const struct kvw_member *member)
 {
 	struct found *f = arg;
@@ -213,12 +234,8 @@ static bool read_param(void *arg, const struct kvw_member *member)
 		f->prefilled = kvw_slice_equal(member->value, KVW_SLICE("true"));
 	else if (is_named(member, "remote_request_id"))
 		f->request = is_said(member);
-	else if (is_named(member, "remote_host"))
-		f->host = is_said(member);
-	else if (is_named(member, "remote_port"))
-		f->port = is_said(member);
-	else if (is_named(member, "remote_engine_id"))
-		f->out->engine_id =
+	else if (place_of(f->out, member->name) != NULL)
+		*place_of(f->out, member->name) =
 			is_said(member) ? member->value : (struct kvw_slice){NULL, 0};
 	else if (is_named(member, "remote_blocks_expiry_time"))
 		f->out->expires_s = number_of(member);
@@ -249,8 +266,8 @@ enum kvw_err kvw_leg_params_read(struct kvw_slice answer, struct kvw_leg_params 
 		return KVW_EPROTO;
 	if (params.text.len == 0 || params.text.data[0] != '{' ||
 		kvw_members_walk(params.text, read_param, &found, &open, &count) != KVW_OK ||
-		!found.prefilled || !found.request || !found.host || !found.port ||
-		params.engine_id.len == 0)
+		!found.prefilled || !found.request || params.host.len == 0 ||
+		params.port.len == 0 || params.engine_id.len == 0)
 		return KVW_EINVAL;
 	*out = params;
 	return KVW_OK;

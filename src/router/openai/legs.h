@@ -35,7 +35,8 @@ enum kvw_err kvw_leg_decode(struct kvw_slice body, struct kvw_slice params,
 /* The prefiller's parameters. Borrowed from its answer. */
 struct kvw_leg_params {
 	struct kvw_slice text;      /* the object, as it came */
-	struct kvw_slice engine_id; /* of the prefiller, as spelled */
+	struct kvw_slice engine_id; /* of the prefiller, as spelled; likewise the next ones */
+	struct kvw_slice host, port, tp_size, dcp_size, pp_size; /* len 0: not said */
 	double expires_s;           /* remote_blocks_expiry_time; 0: not said */
 	uint32_t prompt_tokens;     /* 0: not said */
 	uint32_t cached_tokens;     /* of these, that the prefiller had */

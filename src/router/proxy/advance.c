@@ -581,9 +581,7 @@ void kvw_exchange_fail_over(struct kvw_loop *loop)
 		const char *why = x == NULL ? NULL : waits_in_vain(x);
 
 		next = TAILQ_NEXT(client, entry);
-		if (x != NULL)
-			kvw_leg_look(x);
-		if (why == NULL)
+		if (x == NULL || kvw_leg_look(x) || why == NULL)
 			continue;
 		kvw_metrics_add(loop->metrics, KVW_COUNT_FAILOVERS, 1);
 		kvw_attempt_excused(&x->attempt, KVW_EXCUSE_DOWN, why);

@@ -112,6 +112,7 @@ struct kvw_parted {
 	bool given;            /* the decoder's body is the client's, and it finds the KV itself */
 	char id[33];           /* of the last leg's transfer; random */
 	const struct kvw_transfer_kind *kind; /* of the last plan */
+	uint8_t leg_time;      /* enum kvw_leg_time (transfer.h), of the last leg */
 	uint32_t legs;         /* begun */
 	struct kvw_decision decision;  /* why this prefiller */
 	struct kvw_leg *leg;           /* under way; NULL: none */

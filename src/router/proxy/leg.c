@@ -168,23 +168,31 @@ static void finish(struct kvw_leg *leg, enum kvw_pd_leg outcome)
 {
 	struct kvw_exchange *x = leg->x;
 	kvw_leg_done_fn *done = leg->done;
+	bool first = x->pd->leg_time == KVW_LEG_FIRST;
 
 	end_leg(leg, outcome);
-	kvw_wait_end(x, KVW_WAITED);
+	if (first)
+		kvw_wait_end(x, KVW_WAITED);
+	else if (outcome == KVW_PD_LEG_OK || x->first_token_ns != 0 || kvw_exchange_answering(x))
+		return; /* the decoder goes on */
+	else
+		kvw_attempt_excused(&x->attempt, KVW_EXCUSE_LACKS, kvw_pd_leg_why(outcome));
 	done(x);
 }
 
-void kvw_leg_look(struct kvw_exchange *x)
+bool kvw_leg_look(struct kvw_exchange *x)
 {
 	struct kvw_worker *worker;
 
 	if (x->pd == NULL || x->pd->leg == NULL || x->pd->leg->booked)
-		return;
+		return false;
 	worker = x->pd->prefiller;
-	if (kvw_worker_life(worker) == KVW_WORKER_GONE || !kvw_worker_is_up(worker) ||
-		kvw_worker_fell_asleep(worker) ||
-		kvw_stall_state(&worker->stall) == KVW_STALL_FOUND)
-		finish(x->pd->leg, KVW_PD_LEG_LOST);
+	if (kvw_worker_life(worker) != KVW_WORKER_GONE && kvw_worker_is_up(worker) &&
+		!kvw_worker_fell_asleep(worker) &&
+		kvw_stall_state(&worker->stall) != KVW_STALL_FOUND)
+		return false;
+	finish(x->pd->leg, KVW_PD_LEG_LOST);
+	return true;
 }
 
 void kvw_leg_connect_late(struct kvw_exchange *x)
@@ -535,7 +543,6 @@ static struct kvw_leg *create_leg(struct kvw_exchange *x)
 	leg->worker = x->pd->prefiller;
 	leg->begun_ns = x->loop->now_ns;
 	kvw_usage_init(&leg->usage);
-	kvw_pd_leg_begins(x);
 	return leg;
 }
 
@@ -572,7 +579,8 @@ enum kvw_err kvw_leg_begin(struct kvw_exchange *x, kvw_leg_done_fn *done)
 	take_lease(leg);
 	kvw_stall_wait(&leg->worker->stall, x->pd->decision.prefill_ns, loop->now_ns);
 	kvw_account_update(loop->shared->memory, &leg->memory, leg->text_len);
-	kvw_wait_begin(x, &prefill, until_ns);
+	if (x->pd->leg_time == KVW_LEG_FIRST)
+		kvw_wait_begin(x, &prefill, until_ns);
 	if (leg->connected)
 		kvw_io_again(&leg->link->io);
 	return KVW_OK;
@@ -599,6 +607,8 @@ void kvw_leg_first_token(struct kvw_exchange *x)
 
 void kvw_leg_attempt_ended(struct kvw_exchange *x)
 {
+	/* The decoder's first token shows that its KV was there: the answer only comes later. */
 	if (x->pd != NULL && x->pd->leg != NULL)
-		end_leg(x->pd->leg, KVW_PD_LEG_CANCELLED);
+		end_leg(x->pd->leg,
+			x->first_token_ns != 0 ? KVW_PD_LEG_OK : KVW_PD_LEG_CANCELLED);
 }

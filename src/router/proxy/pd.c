@@ -329,20 +329,13 @@ static void make_id(struct kvw_exchange *x)
 		(unsigned long long)x->loop->request_id_next++);
 }
 
-void kvw_pd_leg_begins(struct kvw_exchange *x)
-{
-	make_id(x);
-	x->pd->answered_ns = 0;
-	x->pd->engine = 0;
-	x->pd->until_ns = INT64_MAX;
-}
 
 bool kvw_pd_take_answer(struct kvw_exchange *x, struct kvw_slice answer)
 {
 	struct kvw_parted *pd = x->pd;
 
 	pd->answered_ns = x->loop->now_ns;
-	if (pd->kind->once)
+	if (pd->kind->once && pd->leg_time == KVW_LEG_FIRST)
 		pd->until_ns = x->loop->now_ns + half_of_lease_ns(x, 0);
 	return pd->kind->take == NULL || pd->kind->take(x, answer);
 }
@@ -373,7 +366,7 @@ void kvw_pd_leg_ended(struct kvw_exchange *x, enum kvw_pd_leg outcome, int statu
 	kvw_trace_text(x->trace, loop->now_ns, KVW_TRACE_PREFILLED, outcome, pd->prompt_tokens,
 		outcome == KVW_PD_LEG_OK ? "" : kvw_pd_leg_why(outcome));
 	pd->state = outcome == KVW_PD_LEG_OK ? KVW_PD_PREFILLED : KVW_PD_ALONE;
-	if (outcome == KVW_PD_LEG_CANCELLED && pd->kind->leg != KVW_LEG_FIRST)
+	if (outcome == KVW_PD_LEG_CANCELLED && pd->leg_time != KVW_LEG_FIRST)
 		pd->state = KVW_PD_UNPLANNED; /* for another decoder it is prefilled again */
 	if (outcome == KVW_PD_LEG_OK || pd->state == KVW_PD_UNPLANNED)
 		return;
@@ -418,6 +411,26 @@ static bool may_transfer(struct kvw_exchange *x)
 	return true;
 }
 
+bool kvw_pd_leg_begins(struct kvw_exchange *x)
+{
+	struct kvw_parted *pd = x->pd;
+
+	make_id(x);
+	pd->answered_ns = 0;
+	pd->engine = 0;
+	pd->until_ns = INT64_MAX;
+	pd->leg_time = pd->kind->when != NULL ? pd->kind->when(x) : pd->kind->leg;
+	if (pd->leg_time == KVW_LEG_UNREADY)
+		kvw_metrics_pd_plan(x->loop->metrics, KVW_PD_PLAN_WHOLE);
+	else if (pd->leg_time == KVW_LEG_BESIDE && !may_transfer(x))
+		count_decode(x, KVW_PD_DECODE_QUARANTINED);
+	else
+		return true;
+	pd->state = KVW_PD_ALONE;
+	pd->settled = pd->counted = true;
+	return false;
+}
+
 /* The client's body with the parameters. False: no memory. */
 static bool make_body(struct kvw_exchange *x)
 {
@@ -451,7 +464,7 @@ void kvw_pd_hand_over(struct kvw_exchange *x)
 		count_decode(x, KVW_PD_DECODE_EXPIRED);
 	} else if (pd->prefiller != x->attempt.worker) { /* else it has the prompt in its cache */
 		pd->given = pd->kind->give == NULL;
-		if (!may_transfer(x))
+		if (pd->leg_time == KVW_LEG_FIRST && !may_transfer(x))
 			count_decode(x, KVW_PD_DECODE_QUARANTINED);
 		else if (pd->given || make_body(x))
 			return;
@@ -479,7 +492,7 @@ void kvw_pd_handed(struct kvw_exchange *x)
 	if (pd->handed_ns != 0 || !kvw_pd_hands(x))
 		return;
 	pd->handed_ns = kvw_clock_ns();
-	if (pd->answered_ns != 0)
+	if (pd->answered_ns != 0 && pd->leg_time == KVW_LEG_FIRST)
 		kvw_metrics_pd_handover(x->loop->metrics, pd->handed_ns - pd->answered_ns);
 	if (pd->until_ns != INT64_MAX)
 		kvw_timer_set(&x->loop->timers, &pd->timer, KVW_TIMER_LEASE, pd->until_ns);
@@ -508,7 +521,8 @@ static void drop_body(struct kvw_exchange *x)
 void kvw_pd_first_token(struct kvw_exchange *x)
 {
 	struct kvw_parted *pd = x->pd;
-	int64_t took_ns = x->loop->now_ns - pd->handed_ns;
+	int64_t since_ns = pd->handed_ns > pd->answered_ns ? pd->handed_ns : pd->answered_ns;
+	int64_t took_ns = x->loop->now_ns - since_ns;
 
 	kvw_timer_clear(&x->loop->timers, &pd->timer);
 	prove(x);
@@ -517,9 +531,9 @@ void kvw_pd_first_token(struct kvw_exchange *x)
 	pd->settled = true;
 	if (pd->body != NULL && pd->body_sent == pd->body_len)
 		drop_body(x);
-	if (!x->event_stream)
+	if (!x->event_stream || (pd->leg_time == KVW_LEG_BESIDE && pd->answered_ns == 0))
 		return;
-	if (pd->kind->leg == KVW_LEG_NEVER) /* the prefill is in it, as predicted */
+	if (pd->leg_time == KVW_LEG_NEVER) /* the prefill is in it, as predicted */
 		took_ns -= pd->decision.queue_ns + pd->decision.prefill_ns;
 	took_ns = took_ns > 0 ? took_ns : 0;
 	kvw_metrics_pd_transfer(x->loop->metrics, took_ns);
@@ -529,7 +543,7 @@ void kvw_pd_first_token(struct kvw_exchange *x)
 
 bool kvw_pd_uses_up(const struct kvw_exchange *x)
 {
-	return kvw_pd_hands(x) && (x->pd->kind->once || x->pd->kind->leg != KVW_LEG_FIRST);
+	return kvw_pd_hands(x) && (x->pd->kind->once || x->pd->leg_time != KVW_LEG_FIRST);
 }
 
 bool kvw_pd_refused(struct kvw_exchange *x, const char *why)
@@ -538,6 +552,8 @@ bool kvw_pd_refused(struct kvw_exchange *x, const char *why)
 		return false;
 	count_decode(x, KVW_PD_DECODE_REFUSED);
 	x->pd->settled = true;
+	if (x->pd->leg_time == KVW_LEG_BESIDE) /* it may have been told of a former engine */
+		kvw_worker_set_kv_source(x->pd->prefiller, KVW_SLICE(""));
 	kvw_attempt_excused(&x->attempt, KVW_EXCUSE_LACKS, why);
 	return true;
 }
@@ -586,7 +602,7 @@ void kvw_pd_attempt_ended(struct kvw_exchange *x)
 		return;
 	drop_body(x);
 	reusable = !kvw_pd_uses_up(x) ||
-		   (x->attempt.written == 0 && pd->kind->leg == KVW_LEG_FIRST);
+		   (x->attempt.written == 0 && pd->leg_time == KVW_LEG_FIRST);
 	pd->given = false;
 	if (reusable && x->first_token_ns == 0) { /* another decoder can have what is there */
 		pd->handed_ns = 0;

@@ -22,8 +22,9 @@
  *    time, until one has worked.
  *
  * That is for transfers that use up what was prefilled, as all but those by a shared storage do
- * (transfer.h). With llm-d's sidecar no leg is asked: it is booked as long as the decoder is waited
- * for.
+ * (transfer.h). Where both workers are asked at once, the leg goes on beside the decoder's
+ * attempt, and its failure is that attempt's. With llm-d's sidecar no leg is asked: it is booked
+ * as long as the decoder is waited for.
  *
  * A failed leg, and a decoder that refuses, end in the decoder serving the request whole
  * (pd.fallback). Each case is counted by its name.
@@ -78,8 +79,9 @@ enum kvw_err kvw_pd_pick(struct kvw_exchange *x, struct kvw_candidates *set, uin
 /* By when it must have ended: with pd.fallback half of the time for the first token is left then,
  * so that the decoder can do it alone. Not after now: no time is left. */
 int64_t kvw_pd_leg_until_ns(const struct kvw_exchange *x);
-/* A leg begins: what the last one has left is forgotten. */
-void kvw_pd_leg_begins(struct kvw_exchange *x);
+/* A leg begins: what the last one has left is forgotten, and leg_time is set. False: it must not
+ * begin, and the decoder gets the request whole, which is counted. */
+bool kvw_pd_leg_begins(struct kvw_exchange *x);
 /* Takes what the decoder needs from the prefiller's answer. False: it is not there, or there is no
  * memory. */
 bool kvw_pd_take_answer(struct kvw_exchange *x, struct kvw_slice answer) KVW_MUST_CHECK;

@@ -1,6 +1,11 @@
 /* transfer.c - see transfer.h. */
 #include "proxy/transfer.h"
 
+#include <string.h>
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
 #include "fleet/worker.h"
 
 const struct kvw_transfer_kind *kvw_transfer_kind(const struct kvw_config *config)
@@ -13,6 +18,34 @@ const struct kvw_transfer_kind *kvw_transfer_kind(const struct kvw_config *confi
 	};
 
 	return kinds[config->pd_transfer];
+}
+
+void kvw_transfer_ask_nixl(struct kvw_exchange *x, struct kvw_writer *w)
+{
+	(void)x;
+	kvw_write_literal(w,
+		"{\"do_remote_decode\":true,\"do_remote_prefill\":false,\"remote_engine_id\":null,"
+		"\"remote_block_ids\":null,\"remote_host\":null,\"remote_port\":null}");
+}
+
+bool kvw_transfer_knows_source(struct kvw_exchange *x)
+{
+	char text[KVW_KV_SOURCE_ROOM];
+
+	kvw_worker_kv_source(x->pd->prefiller, text);
+	if (text[0] == '\0')
+		return false;
+	x->pd->engine = XXH3_64bits(text, strlen(text)) | 1;
+	return true;
+}
+
+void kvw_transfer_write_source(const struct kvw_exchange *x, struct kvw_writer *w)
+{
+	char text[KVW_KV_SOURCE_ROOM];
+
+	kvw_worker_kv_source(x->pd->prefiller, text);
+	kvw_write_literal(w, "{\"do_remote_prefill\":true,\"do_remote_decode\":false,");
+	kvw_write(w, kvw_slice_of(text));
 }
 
 uint16_t kvw_transfer_port(const struct kvw_exchange *x, uint16_t usual)

@@ -35,21 +35,24 @@ static bool take_wish(const struct kvw_exchange *x, struct kvw_head *head)
 		       x->loop->config->decision_headers == KVW_DECISION_HEADERS_ALWAYS);
 }
 
-/* Removes x-kvway-pin, whether or not the client may pin. */
-static void take_pin(struct kvw_head *head)
+static void hide(struct kvw_head *head, struct kvw_slice name)
 {
 	for (size_t i = 0; i < head->field_count; i++)
-		if (kvw_slice_equal_nocase(head->fields[i].name, KVW_SLICE(KVW_PIN_FIELD)))
+		if (kvw_slice_equal_nocase(head->fields[i].name, name))
 			head->fields[i].hop_by_hop = true;
 }
 
-/* Clients do not choose the prefiller of llm-d's sidecar. */
-static void hide_prefiller(struct kvw_head *head)
+/* Fields by which the two workers of a split request find each other. */
+static void write_transfer(const struct kvw_exchange *x, struct kvw_head *head, bool prefills,
+	struct kvw_writer *w)
 {
-	for (size_t i = 0; i < head->field_count; i++)
-		if (kvw_slice_equal_nocase(
-			    head->fields[i].name, KVW_SLICE(KVW_PREFILLER_FIELD)))
-			head->fields[i].hop_by_hop = true;
+	if (x->pd->kind->fields == NULL || (prefills && !x->pd->kind->renames))
+		return;
+	if (x->pd->kind->renames) {
+		hide(head, KVW_SLICE("x-request-id"));
+		head->first[KVW_FIELD_X_REQUEST_ID] = -1;
+	}
+	x->pd->kind->fields(x, prefills, w);
 }
 
 struct kvw_block *kvw_worker_head(struct kvw_exchange *x, struct kvw_worker *worker,
@@ -72,12 +75,12 @@ struct kvw_block *kvw_worker_head(struct kvw_exchange *x, struct kvw_worker *wor
 	};
 	struct kvw_block *block;
 	char extra[KVW_SAGEMAKER_ROOM + KVW_RANK_FIELD_ROOM +
-		   KVW_PREFILLER_ROOM + 64];
+		   KVW_TRANSFER_FIELD_ROOM + 64];
 	struct kvw_writer w = KVW_WRITER(extra, sizeof(extra));
 
 	if (!kvw_request_own_head(x))
 		return NULL;
-	take_pin(&loop->request_head);
+	hide(&loop->request_head, KVW_SLICE(KVW_PIN_FIELD)); /* also where it may not pin */
 	kvw_groups_hide(x, &loop->request_head);
 	if (x->config->decision_headers != KVW_DECISION_HEADERS_OFF)
 		x->show_decision = take_wish(x, &loop->request_head);
@@ -99,9 +102,11 @@ struct kvw_block *kvw_worker_head(struct kvw_exchange *x, struct kvw_worker *wor
 	else
 		kvw_rank_write_field(x, &loop->request_head, &w);
 	if (x->config->pd_transfer == KVW_PD_TRANSFER_SIDECAR)
-		hide_prefiller(&loop->request_head);
-	if (!body->prefills && kvw_pd_hands(x) && x->pd->kind->fields != NULL)
-		x->pd->kind->fields(x, &w);
+		hide(&loop->request_head, KVW_SLICE(KVW_PREFILLER_FIELD));
+	if (x->pd != NULL && (body->prefills || kvw_pd_hands(x)))
+		write_transfer(x, &loop->request_head, body->prefills, &w);
+	if (x->pd != NULL && (body->prefills || kvw_pd_hands(x)) && x->pd->kind->renames)
+		options.request_id.len = 0;
 	options.extra = (struct kvw_slice){w.data, w.len};
 	block = kvw_block_get(&loop->blocks,
 		kvw_head_request_bound(&loop->request_head, &options) + sizeof(*block));

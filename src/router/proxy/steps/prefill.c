@@ -23,16 +23,18 @@ static bool begin_leg(struct kvw_exchange *x, struct kvw_way *way)
 		kvw_links_unhold(&loop->links, pd->prefiller);
 	pd->prefiller = loop->fleet->workers[pd->decision.worker_id];
 	kvw_links_hold(&loop->links, pd->prefiller);
+	if (!kvw_pd_leg_begins(x))
+		return false;
 	pd->legs++;
 	pd->state = KVW_PD_PREFILLING;
-	booked = pd->kind->leg == KVW_LEG_NEVER;
+	booked = pd->leg_time == KVW_LEG_NEVER;
 	err = booked ? kvw_leg_book(x) : kvw_leg_begin(x, way->on_leg);
 	kvw_metrics_pd_plan(
 		loop->metrics, err == KVW_EINVAL ? KVW_PD_PLAN_WHOLE : KVW_PD_PLAN_SPLIT);
-	if (booked && err == KVW_OK)
+	if (err == KVW_OK && pd->leg_time != KVW_LEG_FIRST)
 		kvw_pd_hand_over(x);
 	if (err == KVW_OK)
-		return !booked;
+		return pd->leg_time == KVW_LEG_FIRST;
 	if (err != KVW_EINVAL) {
 		kvw_pd_leg_ended(x, KVW_PD_LEG_LOST, 0);
 		return false;

@@ -5,14 +5,6 @@
 
 #include "proxy/pd.h"
 
-static void nixl_ask(struct kvw_exchange *x, struct kvw_writer *w)
-{
-	(void)x;
-	kvw_write_literal(w,
-		"{\"do_remote_decode\":true,\"do_remote_prefill\":false,\"remote_engine_id\":null,"
-		"\"remote_block_ids\":null,\"remote_host\":null,\"remote_port\":null}");
-}
-
 static bool nixl_take(struct kvw_exchange *x, struct kvw_slice answer)
 {
 	struct kvw_leg_params params;
@@ -29,7 +21,7 @@ static struct kvw_slice nixl_give(struct kvw_exchange *x, struct kvw_writer *w)
 const struct kvw_transfer_kind kvw_transfer_nixl = {
 	.leg = KVW_LEG_FIRST,
 	.once = true,
-	.ask = nixl_ask,
+	.ask = kvw_transfer_ask_nixl,
 	.take = nixl_take,
 	.give = nixl_give,
 };

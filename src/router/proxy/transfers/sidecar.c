@@ -10,8 +10,9 @@
 #include "fleet/worker.h"
 #include "http/head.h"
 
-static void sidecar_fields(const struct kvw_exchange *x, struct kvw_writer *w)
+static void sidecar_fields(const struct kvw_exchange *x, bool prefills, struct kvw_writer *w)
 {
+	(void)prefills;
 	kvw_write_field(w, KVW_SLICE(KVW_PREFILLER_FIELD),
 		kvw_slice_of(x->pd->prefiller->authority));
 }
