@@ -225,6 +225,22 @@ static void refuse_in_stream(struct kvb_conn *conn)
 	kvb_buf_free(&event);
 }
 
+/* As vLLM's Python frontend says it, and its Rust frontend, which counts ranks of all servers. */
+static void refuse_rank(const struct kvb_worker *worker, uint64_t rank, struct kvb_error *error)
+{
+	const struct kvb_options *o = worker->options;
+
+	if (o->rank_is_global)
+		kvb_error_set(error, 400, "invalid_request_error", "",
+			"data parallel rank %llu is not connected to this frontend; connected ranks: [%u, %u]",
+			(unsigned long long)rank, worker->global_rank,
+			worker->global_rank + o->ranks - 1);
+	else
+		kvb_error_set(error, 400, "BadRequestError", "",
+			"data_parallel_rank %llu is out of range [0, %u).", (unsigned long long)rank,
+			o->ranks);
+}
+
 void kvb_openai_request(struct kvb_worker *worker, struct kvb_conn *conn,
 	const struct kvb_request *request, const struct kvb_api *api)
 {
@@ -233,13 +249,10 @@ void kvb_openai_request(struct kvb_worker *worker, struct kvb_conn *conn,
 	struct kvb_worker *rank = kvb_worker_rank(worker, request, &wrong);
 	struct kvb_exchange *x =
 		exchange_create(rank == NULL ? worker : rank, conn, request, api, &error);
-	uint32_t base = worker->options->rank_is_global ? worker->global_rank : 0;
 	bool has_due, waits;
 
 	if (x != NULL && rank == NULL)
-		kvb_error_set(&error, 400, "BadRequestError", "",
-			"data_parallel_rank %llu is out of range [%u, %u).",
-			(unsigned long long)wrong, base, base + worker->options->ranks);
+		refuse_rank(worker, wrong, &error);
 	worker = rank == NULL ? worker : rank;
 	if (x != NULL && (rank == NULL || !read_arrival(x, request, &error) ||
 				 !read_leave(worker, request, &error))) {

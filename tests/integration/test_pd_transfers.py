@@ -276,7 +276,7 @@ def test_a_prefiller_that_dies_while_the_decoder_waits(engines, split, kind):  #
 
 @pytest.mark.parametrize("kind", BESIDE)
 def test_a_prefiller_that_is_another_engine(engines, split, kind):  # noqa: F811
-    """The decoder is given of the former one, and gets the request whole."""
+    """The decoder gets the former one's id, is refused, and gets the request whole."""
     router, (p,), (d,) = split(kind, {"health.metrics_interval": "60s"})
     alone = engines(nixl=None)
     check(router, alone, f"first {LONG}")

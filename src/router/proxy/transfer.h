@@ -6,8 +6,8 @@
  *
  *	            prefiller                            decoder
  *	nixl        first; do_remote_decode              the parameters of its answer
- *	nixl-push   beside; as nixl                      id and address of its engine
- *	mooncake    beside; do_remote_decode, an id      that id, its engine and bootstrap server
+ *	nixl-push   at once; as nixl                     id and address of its engine
+ *	mooncake    at once; do_remote_decode, an id     that id, its engine and bootstrap server
  *	shared      first                                nothing: it finds the KV in the storage
  *	p2p         first; remote_decoder: an id         remote_prefiller: that id, host and port
  *	sidecar     not by kvway                         the field x-prefiller-host-port

@@ -2,8 +2,8 @@
  * mooncake.c - vLLM's MooncakeConnector: both workers get one transfer_id, and the decoder waits until
  * the prefiller has sent the KV.
  *
- * The decoder is told the prefiller's bootstrap server and its engine id there, which the probes ask
- * for (fleet/bootstrap.h); until they know it the decoder serves requests whole.
+ * The decoder gets the prefiller's bootstrap server and its engine id there, which the probes ask for
+ * (fleet/bootstrap.h); until they know it the decoder serves requests whole.
  */
 #include "proxy/transfer.h"
 

@@ -1,6 +1,6 @@
 /*
- * nixl_push.c - vLLM's NixlPushConnector: the decoder tells the prefiller where its blocks are, and the
- * prefiller writes the KV there.
+ * nixl_push.c - vLLM's NixlPushConnector: the decoder reports its blocks to the prefiller, which writes
+ * the KV there.
  *
  * The prefiller matches the two requests by their ids (X-Request-Id up to the engine's own suffix). Two
  * requests of one id could get each other's KV, so both legs have an id of their own: the client's with
