@@ -17,13 +17,14 @@
 typedef void kvw_leg_done_fn(struct kvw_exchange *x);
 
 /* Begins the leg at x->pd->prefiller by x->pd->decision, and the wait for it, unless it goes on
- * beside the decoder's attempt: then only its failure is heard of, as that attempt's. KVW_EINVAL: the request
- * must stay whole (openai/legs.h), or no time is left for a leg. KVW_EIO, KVW_ENOMEM: the prefiller
- * cannot be asked. After an error the decision has been reported as unserved. */
+ * together with the decoder's attempt: then only its failure is heard of, as that attempt's.
+ * KVW_EINVAL: the request must stay whole (openai/legs.h), or no time is left for a leg.
+ * KVW_EIO, KVW_ENOMEM: the prefiller cannot be asked. After an error the decision has been
+ * reported as unserved. */
 enum kvw_err kvw_leg_begin(struct kvw_exchange *x, kvw_leg_done_fn *done) KVW_MUST_CHECK;
 
-/* For a leg that the decoder's side takes (KVW_LEG_NEVER): books it at x->pd->prefiller. It ends with
- * the decoder's first token or with the attempt. KVW_ENOMEM: as above. */
+/* For a leg that the decoder's side takes (KVW_LEG_NEVER): books it at x->pd->prefiller. It ends
+ * with the decoder's first token or with the attempt. KVW_ENOMEM: as above. */
 enum kvw_err kvw_leg_book(struct kvw_exchange *x) KVW_MUST_CHECK;
 
 /* The decoder's first token came. */

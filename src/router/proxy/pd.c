@@ -552,7 +552,8 @@ bool kvw_pd_refused(struct kvw_exchange *x, const char *why)
 		return false;
 	count_decode(x, KVW_PD_DECODE_REFUSED);
 	x->pd->settled = true;
-	if (x->pd->leg_time == KVW_LEG_BESIDE) /* it may have been told of a former engine */
+	/* The decoder may have got the id of a former engine. */
+	if (x->pd->leg_time == KVW_LEG_BESIDE)
 		kvw_worker_set_kv_source(x->pd->prefiller, KVW_SLICE(""));
 	kvw_attempt_excused(&x->attempt, KVW_EXCUSE_LACKS, why);
 	return true;

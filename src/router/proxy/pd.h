@@ -22,8 +22,8 @@
  *    time, until one has worked.
  *
  * That is for transfers that use up what was prefilled, as all but those by a shared storage do
- * (transfer.h). Where both workers are asked at once, the leg goes on beside the decoder's
- * attempt, and its failure is that attempt's. With llm-d's sidecar no leg is asked: it is booked
+ * (transfer.h). Where both workers are asked at once, the leg and the decoder's attempt go on
+ * together, and its failure is that attempt's. With llm-d's sidecar no leg is asked: it is booked
  * as long as the decoder is waited for.
  *
  * A failed leg, and a decoder that refuses, end in the decoder serving the request whole
