@@ -496,8 +496,8 @@ static void on_leg_link(struct kvw_link *link, void *user)
 static enum kvw_err make_text(struct kvw_leg *leg)
 {
 	struct kvw_exchange *x = leg->x;
-	size_t len = (size_t)kvw_upload_payload(&x->upload);
-	char *plain = malloc(len + 1);
+	struct kvw_slice plain;
+	char *owned;
 	struct kvw_worker_body body = {.framing = KVW_FRAME_LENGTH, .prefills = true};
 	char ask[KVW_TRANSFER_PARAMS_ROOM];
 	struct kvw_writer w = KVW_WRITER(ask, sizeof(ask));
@@ -506,18 +506,17 @@ static enum kvw_err make_text(struct kvw_leg *leg)
 
 	if (x->pd->kind->ask != NULL)
 		x->pd->kind->ask(x, &w);
-	if (plain != NULL && kvw_upload_copy(&x->upload, plain, len))
-		err = kvw_leg_prefill((struct kvw_slice){plain, len}, x->path.api,
-			(struct kvw_slice){ask, w.len}, &splice);
+	if (kvw_upload_whole(&x->upload, &plain, &owned))
+		err = kvw_leg_prefill(
+			plain, x->path.api, (struct kvw_slice){ask, w.len}, &splice);
 	if (err == KVW_OK) {
-		body.content_length = (uint64_t)((int64_t)len + splice.growth);
+		body.content_length = (uint64_t)((int64_t)plain.len + splice.growth);
 		leg->text = malloc((size_t)body.content_length + 1);
 		leg->head = leg->text == NULL ? NULL : kvw_worker_head(x, leg->worker, &body);
 		if (leg->head != NULL)
-			leg->text_len = kvw_splice_write(
-				&splice, (struct kvw_slice){plain, len}, leg->text);
+			leg->text_len = kvw_splice_write(&splice, plain, leg->text);
 	}
-	free(plain);
+	free(owned);
 	if (err == KVW_OK)
 		return leg->head != NULL ? KVW_OK : KVW_ENOMEM;
 	return err == KVW_ENOMEM ? KVW_ENOMEM : KVW_EINVAL;

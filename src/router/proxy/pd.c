@@ -438,21 +438,20 @@ static bool make_body(struct kvw_exchange *x)
 	char text[KVW_TRANSFER_PARAMS_ROOM];
 	struct kvw_writer w = KVW_WRITER(text, sizeof(text));
 	struct kvw_slice params = pd->kind->give(x, &w);
-	size_t len = (size_t)kvw_upload_payload(&x->upload);
-	char *plain = malloc(len + 1);
 	struct kvw_splice splice;
+	struct kvw_slice plain;
+	char *owned;
 
-	if (plain != NULL && kvw_upload_copy(&x->upload, plain, len) &&
-		!w.overflow &&
-		kvw_leg_decode((struct kvw_slice){plain, len}, params, &splice) == KVW_OK) {
-		pd->body_len = (size_t)((int64_t)len + splice.growth);
+	if (kvw_upload_whole(&x->upload, &plain, &owned) && !w.overflow &&
+		kvw_leg_decode(plain, params, &splice) == KVW_OK) {
+		pd->body_len = (size_t)((int64_t)plain.len + splice.growth);
 		pd->body = malloc(pd->body_len + 1);
 		if (pd->body != NULL)
-			(void)kvw_splice_write(&splice, (struct kvw_slice){plain, len}, pd->body);
+			(void)kvw_splice_write(&splice, plain, pd->body);
 		if (pd->body != NULL)
 			kvw_account_update(x->loop->shared->memory, &pd->memory, pd->body_len);
 	}
-	free(plain);
+	free(owned);
 	return pd->body != NULL;
 }
 
