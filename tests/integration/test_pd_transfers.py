@@ -318,6 +318,7 @@ def test_pushed_legs_on_the_wire(workers, kvway):
         body = ex.read_body()
         if body:
             seen["d"].append((json.loads(body), ex.headers))
+            until(lambda: len(seen["p"]) == len(seen["d"]), what="the prefiller was asked, too")
         answer(ex)
 
     p.script, d.script = prefill, decode
@@ -351,6 +352,7 @@ def test_mooncake_legs_on_the_wire(workers, kvway):
         body = ex.read_body()
         if body:
             seen["d"] = json.loads(body)
+            until(lambda: "p" in seen, what="the prefiller was asked, too")
         answer(ex)
 
     p.script, d.script = prefill, decode
