@@ -2,6 +2,8 @@
 
 import json
 import signal
+import threading
+import time
 
 import pytest
 
@@ -381,3 +383,37 @@ def test_without_a_bootstrap_server_nothing_is_split(workers, kvway):
     assert router.ask("POST", CHAT, body=body_for(CHAT)).status == 200
     assert router.metric("kvway_pd_plans_total", plan="whole") == 1
     assert not any(w.get("kv_source") for w in listed(router))
+
+
+@pytest.mark.parametrize("kind", ["nixl", *KINDS])
+def test_a_crowd_of_which_some_leave(engines, split, kind):  # noqa: F811
+    """Six clients at once, before workers that break now and then: who stays has one worker's answer."""
+    router, ps, ds = split(kind, {"retry.budget": 1.0, "retry.attempts": 8}, prefillers=2, decoders=2)
+    alone = engines(nixl=None)
+    expected = {i: plain_text(alone, CHAT, f"{i % 9} {LONG} {i}") for i in range(72)}
+    wrong = []
+
+    def client(number):
+        for i in range(number, 72, 6):
+            with Client(router.port, timeout=30) as conn:
+                conn.send_request("POST", CHAT, body=body_for(CHAT, f"{i % 9} {LONG} {i}", stream=i % 2 == 0))
+                if i % 7 == 3:
+                    conn.reset()
+                    continue
+                got = conn.read()
+                text = text_of(got, CHAT, i % 2 == 0) if got.status == 200 else got
+                if text != expected[i]:
+                    wrong.append((i, text))
+
+    threads = [threading.Thread(target=client, args=(n,)) for n in range(6)]
+    for thread in threads:
+        thread.start()
+    for fault in ("reset-before-head", "status=500", "stale-close", "close-after-head"):
+        (ps + ds)[len(fault) % 4].worker.fail(fault, 1)
+        time.sleep(0.05)
+    for thread in threads:
+        thread.join()
+    assert wrong == []
+    assert all(nixl(d)["wrong"] == 0 for d in ds)
+    assert router.metric("kvway_internal_errors_total") == 0
+    router.wait_idle()
