@@ -387,7 +387,7 @@ def test_without_a_bootstrap_server_nothing_is_split(workers, kvway):
 
 @pytest.mark.parametrize("kind", ["nixl", *KINDS])
 def test_a_crowd_of_which_some_leave(engines, split, kind):  # noqa: F811
-    """Six clients at once, before workers that break now and then: who stays has one worker's answer."""
+    """Six clients at once, before workers that break now and then: a client that stays has one worker's answer."""
     router, ps, ds = split(kind, {"retry.budget": 1.0, "retry.attempts": 8}, prefillers=2, decoders=2)
     alone = engines(nixl=None)
     expected = {i: plain_text(alone, CHAT, f"{i % 9} {LONG} {i}") for i in range(72)}

@@ -113,6 +113,7 @@ struct kvw_parted {
 	char id[33];           /* of the last leg's transfer; random */
 	const struct kvw_transfer_kind *kind; /* of the last plan */
 	uint8_t leg_time;      /* enum kvw_leg_time (transfer.h), of the last leg */
+	char source[KVW_KV_SOURCE_ROOM]; /* the prefiller's kv_source as that leg began */
 	uint32_t legs;         /* begun */
 	struct kvw_decision decision;  /* why this prefiller */
 	struct kvw_leg *leg;           /* under way; NULL: none */

@@ -30,22 +30,19 @@ void kvw_transfer_ask_nixl(struct kvw_exchange *x, struct kvw_writer *w)
 
 bool kvw_transfer_knows_source(struct kvw_exchange *x)
 {
-	char text[KVW_KV_SOURCE_ROOM];
+	char *source = x->pd->source; /* another loop may change the worker's meanwhile */
 
-	kvw_worker_kv_source(x->pd->prefiller, text);
-	if (text[0] == '\0')
+	kvw_worker_kv_source(x->pd->prefiller, source);
+	if (source[0] == '\0')
 		return false;
-	x->pd->engine = XXH3_64bits(text, strlen(text)) | 1;
+	x->pd->engine = XXH3_64bits(source, strlen(source)) | 1;
 	return true;
 }
 
 void kvw_transfer_write_source(const struct kvw_exchange *x, struct kvw_writer *w)
 {
-	char text[KVW_KV_SOURCE_ROOM];
-
-	kvw_worker_kv_source(x->pd->prefiller, text);
 	kvw_write_literal(w, "{\"do_remote_prefill\":true,\"do_remote_decode\":false,");
-	kvw_write(w, kvw_slice_of(text));
+	kvw_write(w, kvw_slice_of(x->pd->source));
 }
 
 uint16_t kvw_transfer_port(const struct kvw_exchange *x, uint16_t usual)

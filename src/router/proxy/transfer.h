@@ -63,9 +63,9 @@ const struct kvw_transfer_kind *kvw_transfer_kind(const struct kvw_config *confi
 /* `ask` of both NIXL connectors. */
 void kvw_transfer_ask_nixl(struct kvw_exchange *x, struct kvw_writer *w);
 
-/* Writes `{` and the members by which the decoder finds the prefiller (kv_source). */
+/* Writes `{` and the members by which the decoder finds the prefiller (x->pd->source). */
 void kvw_transfer_write_source(const struct kvw_exchange *x, struct kvw_writer *w);
-/* Whether these members are known; then x->pd->engine is set. */
+/* Whether these members are known; then x->pd->source and engine are set. */
 bool kvw_transfer_knows_source(struct kvw_exchange *x);
 
 /* Port at which the prefiller of x->pd offers its KV: of its entry (`kv_port`), else pd.port, else

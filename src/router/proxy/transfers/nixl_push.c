@@ -38,10 +38,10 @@ static void write_member(struct kvw_writer *w, const char *name, struct kvw_slic
 	kvw_write(w, value);
 }
 
-/* Keeps what the next requests' decoders need. Returns whether it was known as such. */
+/* Keeps what the next requests' decoders need. Returns whether this one's decoder got the same. */
 static bool learn(struct kvw_exchange *x, const struct kvw_leg_params *params)
 {
-	char text[KVW_KV_SOURCE_ROOM], known[KVW_KV_SOURCE_ROOM];
+	char text[KVW_KV_SOURCE_ROOM];
 	struct kvw_writer w = KVW_WRITER(text, sizeof(text) - 1);
 
 	write_member(&w, "remote_engine_id", params->engine_id);
@@ -51,11 +51,8 @@ static bool learn(struct kvw_exchange *x, const struct kvw_leg_params *params)
 	write_member(&w, "dcp_size", params->dcp_size);
 	write_member(&w, "pp_size", params->pp_size);
 	text[w.overflow ? 0 : w.len] = '\0';
-	kvw_worker_kv_source(x->pd->prefiller, known);
-	if (strcmp(known, text) == 0)
-		return true;
 	kvw_worker_set_kv_source(x->pd->prefiller, kvw_slice_of(text));
-	return false;
+	return strcmp(x->pd->source, text) == 0;
 }
 
 static bool push_take(struct kvw_exchange *x, struct kvw_slice answer)
