@@ -35,6 +35,8 @@ enum kvw_err kvb_backend_create(struct kvb_reactor *reactor, const char *host, u
 	unsigned count, struct kvb_backend **out) KVW_MUST_CHECK;
 /* Blocks of 16 tokens of each port's KV cache, as its metrics say; 65536 unless set. */
 void kvb_backend_set_blocks(struct kvb_backend *backend, unsigned blocks);
+/* Answers have the parameters with which a prefiller of vLLM's NixlConnector ends. */
+void kvb_backend_transfer(struct kvb_backend *backend);
 uint16_t kvb_backend_port(const struct kvb_backend *backend, unsigned i);
 /* hook is borrowed until replaced; NULL: streams are answered like plain requests. */
 void kvb_backend_set_hook(struct kvb_backend *backend, const struct kvb_stream_hook *hook);

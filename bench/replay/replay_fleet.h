@@ -17,6 +17,7 @@
 
 #include "kvway/load.h"
 #include "bench/replay/replay_jobs.h"
+#include "bench/replay/replay_pd.h"
 #include "bench/sim/sim_engine.h"
 
 /* A worker that differs from the others. Zeroed: it does not. */
@@ -33,6 +34,9 @@ struct kvb_resets {
 	int64_t every_ns; /* the next worker's; 0: never */
 };
 
+/* Times between tokens are counted in 64 classes to each doubling, up to 2^42 ns. */
+#define KVB_GAPS (42 * 64)
+
 struct kvb_routers; /* replay_routers.h */
 
 struct kvb_fleet_options {
@@ -44,6 +48,8 @@ struct kvb_fleet_options {
 	uint32_t max_seqs;                 /* running at once on a worker */
 	struct kvb_oddity odd;             /* of worker 0 */
 	struct kvb_resets resets;
+	struct kvb_pd_options pd;
+	uint32_t ranks; /* of a server, which compute their steps together; 1: each is alone */
 	const struct kvb_routers *routers; /* of the policy `routers`; NULL: there is one */
 };
 
@@ -63,12 +69,15 @@ struct kvb_course {
 	int64_t sent_ns, first_ns, end_ns; /* to a worker; first_ns 0: no token yet */
 	uint32_t refusals;
 	uint32_t worker;
+	uint32_t prefiller; /* that computes the prompt for it; KVB_ROUTED: itself */
+	int64_t prefilled_ns, token_ns; /* the last token; of the prefiller, if there is one */
 	uint32_t predicted;              /* tokens that kvb_fleet_hit() gave when it was sent */
 	uint32_t cached;                 /* tokens that the engine reused */
 	bool came, waiting, sent, ended; /* waiting: at the admission */
 	bool refused;                    /* for good */
+	bool to_pull;                    /* what was prefilled for it */
 	struct kvw_lease lease;
-	struct kvb_seq *seq;
+	struct kvb_seq *seq; /* on the prefiller, then on the worker */
 	uint32_t before, after; /* list of its worker's unanswered; KVB_NO_JOB: none */
 };
 
@@ -92,6 +101,8 @@ struct kvb_fleet {
 	struct kvb_course *courses; /* by job */
 	uint64_t *hashes;           /* scratch: blocks of one prompt */
 	int64_t now_ns;             /* of the last call */
+	struct kvb_pd pd;
+	uint64_t gaps[KVB_GAPS];    /* between tokens, by kvb_gap() */
 };
 
 /* Ends the program when memory runs out. */
@@ -107,9 +118,16 @@ double kvb_fleet_prefill_ns(
 
 /* A job that goes past the router leaves no trace in the ledger. */
 void kvb_fleet_send(struct kvb_fleet *fleet, uint32_t job, uint32_t worker, int64_t now_ns);
-/* Begins a step on the worker if it is idle and has something to do. */
+/* The same of a job that the prefiller computes first. */
+void kvb_fleet_send_parted(struct kvb_fleet *fleet, uint32_t job, uint32_t worker,
+	uint32_t prefiller, int64_t now_ns);
+/* Its prefiller is through with it: the worker gets it. */
+void kvb_fleet_hand_over(struct kvb_fleet *fleet, uint32_t job, int64_t now_ns);
+/* Begins a step on the worker if it is idle and has something to do; of a server with ranks on all
+ * of them, as long as the longest one. */
 void kvb_fleet_wake(struct kvb_fleet *fleet, uint32_t worker, int64_t now_ns);
-/* The worker's step or stall is over. Each token goes to fn. */
+/* The worker's step or stall is over. Each first and last token goes to fn. Neither: the job's
+ * prefiller is through with it. */
 typedef void kvb_fleet_token_fn(void *user, uint32_t job, bool first, bool last);
 void kvb_fleet_step_over(
 	struct kvb_fleet *fleet, uint32_t worker, kvb_fleet_token_fn *fn, void *user);

@@ -18,7 +18,8 @@ struct kvb_replay_result {
 	size_t requests;     /* that came to the router; all else is of these */
 	double cached_share; /* of all prompt tokens */
 	double ttft_mean, ttft_p50, ttft_p90, ttft_p99;
-	double tpot_mean, e2e_mean, e2e_p99;
+	double gap_p99; /* between two tokens, to 1 % */
+	double tpot_mean, tpot_p99, e2e_mean, e2e_p99;
 	double goodput; /* good answers of all */
 	/* Of programs, that is of jobs that follow each other; NAN where none does. */
 	double turn_goodput;      /* of all turns of those that began, with turns that never came */
@@ -38,6 +39,7 @@ struct kvb_replay_result {
 	double odd_share; /* of requests that came while worker 0 stalled, those sent to it */
 	struct kvb_class_result classes[KVB_CLASSES];
 	uint32_t class_count; /* 1: all are alike */
+	struct kvb_pd_counts pd;
 	uint32_t holders;     /* workers that hold half of the first job's prompt at the end */
 };
 

@@ -27,6 +27,14 @@
 struct kvb_exchange;
 struct kvb_worker;
 
+/* KV of another worker. Texts borrowed. */
+struct kvb_nixl_source {
+	const char *engine;  /* its engine id; "": any */
+	const char *request; /* what it is held by there */
+	const char *host;
+	int port; /* of its HTTP server */
+};
+
 /* KV that waits to be pulled. */
 struct kvb_nixl_held {
 	char request[160];
@@ -55,12 +63,13 @@ void kvb_nixl_finish(struct kvb_worker *worker);
 /* Of a request that was computed: holds its KV, and writes the answer's parameters; null where it
  * asked for none. */
 void kvb_nixl_answer(struct kvb_exchange *x, struct kvb_buf *out);
-/* Whether the answer has parameters. */
-bool kvb_nixl_answers(const struct kvb_exchange *x);
 
-/* Begins to pull what the request's parameters name. False: there is nothing to pull, and the request
- * goes into the engine as any other. True: `submit` follows, or the request is given up. */
-bool kvb_nixl_pull(struct kvb_exchange *x);
+/* Likewise of one whose answer has no parameters. */
+void kvb_nixl_computed(struct kvb_exchange *x);
+
+/* Begins to pull that. False: it names none. True: the request goes into the engine later, or is given
+ * up. waits: what is not there yet will be; else see above, or without wrong answers (p2p) computed. */
+bool kvb_nixl_pull(struct kvb_exchange *x, const struct kvb_nixl_source *source, bool waits);
 /* A member `nixl` for /sim/stats. */
 void kvb_nixl_stats(const struct kvb_worker *worker, struct kvb_buf *out);
 /* The exchange ends. */

@@ -22,6 +22,7 @@
 struct kvb_worker;
 struct kvb_exchange;
 struct kvb_nixl_pull; /* sim_nixl.c */
+struct kvb_sidecar;   /* sim_sidecar.c */
 
 /* One answer of a request: one sequence. */
 struct kvb_choice {
@@ -63,6 +64,7 @@ struct kvb_exchange {
 	uint32_t events;   /* tokens sent in a stream */
 	uint32_t sequence; /* for APIs that number their events */
 	struct kvb_nixl_pull *pull; /* under way; NULL: none */
+	struct kvb_sidecar *sidecar; /* likewise */
 	struct event *silence; /* owned; NULL: no comments */
 	struct kvb_buf out;
 };

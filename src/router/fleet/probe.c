@@ -1,14 +1,15 @@
 /*
  * probe.c - see probe.h.
  *
- * Each server has three asks (health, models, metrics), however many workers its data-parallel
- * ranks are. An ask owns one curl handle, made again when the server's addresses or health.path
- * change, and one timer; it is either waiting for its timer or running, never both:
+ * Each server has three asks (health, models, metrics), or four (bootstrap.h), however many
+ * workers its data-parallel ranks are. An ask owns one curl handle, made again when the server's
+ * addresses or health.path change, and one timer; it is either waiting for its timer or running,
+ * never both:
  *
  *   timer fires -> start_ask() gives the handle to curl_loop -> finish_ask() reports to the
  *   fleet, sets the timer again
  *
- * A fourth, without a timer, verifies that a worker is awake. vLLM's metrics report that as soon as
+ * Another, without a timer, verifies that a worker is awake. vLLM's metrics report that as soon as
  * /wake_up was called, even if ?tags= left a part asleep; /is_sleeping is true until all is awake.
  */
 #include "fleet/probe.h"
@@ -25,6 +26,7 @@
 #include "fleet/curl_loop.h"
 #include "base/log.h"
 #include "base/random.h"
+#include "fleet/bootstrap.h"
 #include "fleet/probe_request.h"
 #include "fleet/probe_share.h"
 #include "fleet/scrape.h"
@@ -44,12 +46,14 @@ enum ask_kind {
 	ASK_HEALTH,
 	ASK_MODELS,
 	ASK_METRICS,
+	ASK_BOOTSTRAP,
 	ASK_REPEATED,
 	ASK_SLEEP = ASK_REPEATED,
 	ASK_COUNT
 };
 
-static const char *const ask_names[ASK_COUNT] = {"health", "models", "metrics", "is_sleeping"};
+static const char *const ask_names[ASK_COUNT] = {
+	"health", "models", "metrics", "query", "is_sleeping"};
 
 /* One kind of question to one worker; kinds before ASK_REPEATED are repeated for ever. */
 struct ask {
@@ -283,6 +287,7 @@ static void take_restart(struct target *target)
 		kvw_ejection_hasten(&fleet->ejections, &share->worker->ejection, kvw_clock_ns());
 		kvw_fleet_start_slowly(fleet, share->worker);
 		kvw_foreign_restarted(&share->foreign);
+		kvw_worker_set_kv_source(share->worker, KVW_SLICE(""));
 	}
 }
 
@@ -382,6 +387,9 @@ static void take_outcome(struct ask *ask, bool ok, long status, const char *why)
 		take_health(target, ok, why);
 	else if (ask->kind == ASK_SLEEP)
 		take_is_sleeping(target, ask, ok);
+	else if (ask->kind == ASK_BOOTSTRAP)
+		kvw_bootstrap_take(target->shares, target->prober->fleet->config,
+			ok ? ask->body : NULL, ask->len);
 	else if (!ok && ask->kind == ASK_MODELS)
 		refuse_models(target, status, why);
 	else if (!ok)
@@ -490,6 +498,7 @@ static enum kvw_err prepare_ask(struct ask *ask)
 	const char *path = ask->kind == ASK_HEALTH   ? config->health_path
 			   : ask->kind == ASK_MODELS ? "/v1/models"
 			   : ask->kind == ASK_SLEEP  ? "/is_sleeping"
+			   : ask->kind == ASK_BOOTSTRAP ? "/query"
 						     : "/metrics";
 	enum kvw_err err;
 
@@ -502,6 +511,8 @@ static enum kvw_err prepare_ask(struct ask *ask)
 	if (ask->path == NULL)
 		return KVW_ENOMEM;
 	err = kvw_probe_request_init(&ask->request, config, worker, path);
+	if (err == KVW_OK && ask->kind == ASK_BOOTSTRAP)
+		err = kvw_bootstrap_direct(&ask->request, config, worker);
 	if (err != KVW_OK)
 		return err;
 	if (curl_easy_setopt(ask->request.easy, CURLOPT_WRITEFUNCTION, on_body) != CURLE_OK ||
@@ -524,7 +535,9 @@ static void start_ask(struct ask *ask)
 	if (ask->running)
 		return;
 	event_del(ask->timer);
-	if (ask->kind == ASK_MODELS && target->worker->models_given) {
+	if ((ask->kind == ASK_MODELS && target->worker->models_given) ||
+		(ask->kind == ASK_BOOTSTRAP &&
+			!kvw_bootstrap_wanted(target->prober->fleet, target->worker))) {
 		schedule_next(ask, false);
 		return;
 	}

@@ -47,6 +47,8 @@ enum kvw_barred {
 
 #define KVW_MODELS_UNREADABLE 1 /* the answer is no list, or there is none */
 
+#define KVW_KV_SOURCE_ROOM 320
+
 #define KVW_ADDRESSES_MAX 16 /* most addresses of one worker's name */
 
 /* All addresses of a worker's name. */
@@ -107,8 +109,10 @@ struct kvw_worker {
 	/* GONE: event loops that have not released the worker; set when no view or table that loops
 	 * will read lists it. */
 	_Atomic uint32_t loops_left;
-	pthread_mutex_t address_lock;      /* guards the next one */
+	pthread_mutex_t address_lock;      /* guards the next two */
 	struct kvw_addresses addresses;
+	/* How others get its KV, as members of `kv_transfer_params`; "": not known. */
+	char kv_source[KVW_KV_SOURCE_ROOM];
 	_Atomic float weight;              /* multiple of an even share of the load; config's */
 	_Atomic uint32_t address_version;  /* grows with each new list */
 
@@ -259,6 +263,10 @@ static inline bool kvw_worker_models_stale(const struct kvw_worker *worker)
 #define KVW_MODELS_FAULT_ROOM 48
 /* Why its list cannot be read: "status 401". False: readable, or not requested. */
 bool kvw_worker_models_fault(const struct kvw_worker *worker, char text[KVW_MODELS_FAULT_ROOM]);
+
+/* How others get its KV (kv_source). A text that is too long counts as "". */
+void kvw_worker_set_kv_source(struct kvw_worker *worker, struct kvw_slice text);
+void kvw_worker_kv_source(struct kvw_worker *worker, char out[KVW_KV_SOURCE_ROOM]);
 
 /* Whether the worker may get requests. */
 bool kvw_worker_usable(const struct kvw_worker *worker);

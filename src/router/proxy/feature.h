@@ -84,7 +84,9 @@ struct kvw_asking {
 
 #define KVW_TRIED_MAX 17 /* 1 + the largest retry.attempts */
 
+struct kvw_exchange;
 struct kvw_leg;
+struct kvw_transfer_kind;
 
 enum kvw_pd_state {
 	KVW_PD_UNPLANNED,
@@ -94,8 +96,10 @@ enum kvw_pd_state {
 	KVW_PD_ALONE,      /* the decoder gets the request whole */
 };
 
-/* A prompt that one worker prefills and another decodes (pd.h). */
+/* A prompt that one worker prefills and another decodes (pd.h). Requests to a fleet without roles
+ * have none. */
 struct kvw_parted {
+	struct kvw_exchange *x;
 	enum kvw_pd_state state;
 	bool looked;           /* for a pair, on this walk */
 	bool picked;           /* the strategy's done() is owed for `decision` */
@@ -104,6 +108,12 @@ struct kvw_parted {
 	bool counted;          /* that the decoder serves it whole after a failed leg */
 	bool denied;           /* the last leg was answered 4xx: presumably the request's own fault */
 	bool ended;            /* what became of the transfer is counted, before its attempt's end */
+	bool failed;           /* a leg has */
+	bool given;            /* the decoder's body is the client's, and it finds the KV itself */
+	char id[33];           /* of the last leg's transfer; random */
+	const struct kvw_transfer_kind *kind; /* of the last plan */
+	uint8_t leg_time;      /* enum kvw_leg_time (transfer.h), of the last leg */
+	char source[KVW_KV_SOURCE_ROOM]; /* the prefiller's kv_source as that leg began */
 	uint32_t legs;         /* begun */
 	struct kvw_decision decision;  /* why this prefiller */
 	struct kvw_leg *leg;           /* under way; NULL: none */
@@ -115,7 +125,7 @@ struct kvw_parted {
 	char *body;
 	size_t body_len, body_sent;
 	uint64_t memory;       /* of limits.body_memory, for it */
-	uint64_t engine;       /* hash of the prefiller's engine id */
+	uint64_t engine;       /* hash of the prefiller's engine id; 0: not known */
 	int64_t answered_ns;   /* the last byte of its answer came */
 	int64_t until_ns;      /* half of the lease has passed then */
 	int64_t handed_ns;     /* the decoder was sent its first byte; 0: not yet */

@@ -33,6 +33,7 @@ struct kvw_way {
 	kvw_link_fn on_link;
 	kvw_token_fn *on_tokens;
 	void (*on_leg)(struct kvw_exchange *x); /* its prompt was prefilled elsewhere, or not */
+	kvw_timer_fn on_lease;                  /* of kvw_parted's timer */
 };
 
 struct kvw_step {
