@@ -165,7 +165,7 @@ static void expire(struct kvt *k, struct kvt_op *op, enum kvt_status why)
 	complete(k, (struct get *)op, why);
 }
 
-/* What a chunk occupies in L1. */
+/* Returns the bytes that a chunk occupies in L1. */
 static uint64_t room_for(uint64_t bytes)
 {
 	return (bytes + KVT_ARENA_UNIT - 1) / KVT_ARENA_UNIT * KVT_ARENA_UNIT;
