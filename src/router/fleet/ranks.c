@@ -10,7 +10,7 @@
 #include "base/log.h"
 #include "fleet/fleet.h"
 
-#define LOOKED_AT 160 /* bytes of a refusal that have its message */
+#define LOOKED_AT 160 /* the message of a refusal lies within this many bytes of the body */
 #define UNSENT_NS (60 * KVW_NS_PER_S)
 
 int kvw_rank_split(const char *url, size_t *len)
@@ -108,8 +108,8 @@ int64_t kvw_rank_number(struct kvw_worker *worker, bool sure, int64_t now_ns)
 	return number_of(worker, index);
 }
 
-/* vLLM's: `data_parallel_rank 9 is out of range [0, 2).` The message begins with it and has the
- * number, so that no text of a request that an error repeats passes for it. */
+/* Looks for vLLM's message: `data_parallel_rank 9 is out of range [0, 2).` The message must begin
+ * with it and have the number, so that a request's text that an error repeats does not count. */
 bool kvw_rank_denies(const char *data, size_t len, int64_t number)
 {
 	static const struct kvw_slice words = KVW_SLICE("\"data_parallel_rank ");
@@ -131,7 +131,7 @@ void kvw_rank_refused(struct kvw_worker *worker, int64_t number, int64_t now_ns)
 	bool other = index == KVW_RANK_INDEX &&
 		     number_of(worker, KVW_RANK_GLOBAL) != number_of(worker, KVW_RANK_INDEX);
 
-	/* One of several requests with the same refused number counts. */
+	/* When several requests were refused for the same number, only the first one changes it. */
 	if (index == KVW_RANK_UNSENT || number != number_of(worker, index))
 		return;
 	atomic_store(&lead->rank_proven, false);

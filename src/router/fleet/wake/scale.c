@@ -30,7 +30,8 @@ static bool on_line(void *arg, struct kvw_slice line)
 	return false;
 }
 
-/* The patch for a `scale` without replicas. NULL and *why NULL: it has one. */
+/* Makes the patch for a `scale` without replicas. NULL: if *why is NULL, it has a replica
+ * already. */
 static char *patch_of(struct kvw_slice body, const char **why)
 {
 	json_t *scale = json_loadb(body.data, body.len, 0, NULL), *replicas, *patch;
