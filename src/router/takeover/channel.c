@@ -72,7 +72,8 @@ static void take_descriptors(struct msghdr *packet, struct brought *brought)
 	}
 }
 
-/* After a packet without bytes, which reads like the end. */
+/* Whether the peer has gone. Called after a packet without bytes, which reads like the end of the
+ * connection. */
 static bool is_gone(int channel)
 {
 	struct pollfd end = {.fd = channel, .events = POLLRDHUP};
