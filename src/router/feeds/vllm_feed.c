@@ -26,8 +26,7 @@
 #define TICK_NS          (100 * KVW_NS_PER_MS)
 /* pause before a worker without events is asked again */
 #define NONE_AGAIN_NS    (60 * KVW_NS_PER_S)
-/* least time between two log lines on strangers */
-#define STRANGER_NS      (60 * KVW_NS_PER_S)
+#define STRANGER_NS      (60 * KVW_NS_PER_S) /* least time between log lines on strangers */
 
 struct vllm_feed;
 
@@ -606,7 +605,7 @@ static bool follow_slot(struct vllm_feed *f, size_t slot, FILE *errors, enum kvw
 	return changed;
 }
 
-/* Adds workers that have joined the fleet, and releases workers that have left. */
+/* Adds workers that have joined, and releases workers that have left. */
 static enum kvw_err follow(struct vllm_feed *f, FILE *errors)
 {
 	const struct kvw_fleet *fleet = kvw_feed_deps(f->feed)->fleet;

@@ -56,14 +56,14 @@ void kvw_rewrite_scan(struct kvw_exchange *x)
 {
 	struct kvw_slice tenant = kvw_rewrite_tenant(x);
 
-	/* Without memory the scan has failed. */
+	/* If memory is out the scan fails, which is seen later. */
 	if (x->sagemaker.adapter.len > 0 &&
 		!kvw_scan_set_model(x->scan, x->rewrite.rename_to != NULL
 						     ? kvw_slice_of(x->rewrite.rename_to)
 						     : x->sagemaker.adapter))
 		return;
 	if (x->rewrite.salted || x->rewrite.rename_to != NULL || !x->whole)
-		return; /* the body has the names, or will have none */
+		return; /* the body has its final names already, or gets them now */
 	x->rewrite.alias = kvw_config_alias(x->config, kvw_scan_model(x->scan));
 	if (x->rewrite.alias != NULL &&
 		kvw_scan_set_model(x->scan, kvw_slice_of(x->rewrite.alias->target)))

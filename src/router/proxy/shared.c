@@ -107,7 +107,7 @@ void kvw_shared_handshake_release(struct kvw_shared *shared)
 	atomic_fetch_sub_explicit(&shared->handshakes, 1, memory_order_relaxed);
 }
 
-/* Counted before it is taken, so that all loops together keep to the limit. */
+/* Added before the check, so that all loops together keep to the limit. */
 bool kvw_shared_shadow_take(struct kvw_shared *shared, int64_t most, size_t bytes)
 {
 	int64_t before = atomic_fetch_add_explicit(

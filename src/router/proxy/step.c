@@ -53,7 +53,8 @@ static enum kvw_stepped run_dry(
 	return stepped;
 }
 
-/* Where the way begins, or goes on: with the step that waits behind the lease. */
+/* Returns the step with which the walk begins: the first one, or if the request has waited after
+ * its lease was taken, the step in which it waited. */
 static size_t first_step(const struct kvw_exchange *x)
 {
 	size_t i = 0;
