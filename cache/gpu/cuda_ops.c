@@ -86,14 +86,21 @@ static void mark_end(struct kvt_gpu_engine *e, struct kvt_cuda_op *op)
 	}
 }
 
-/* The operation's method: the choice for its size, unless its memory forbids that. */
-static uint32_t method_of(struct kvt_gpu_engine *e, const struct kvt_gpu_move *move)
+/* Returns whether the operation's runs are shorter than those the choice was measured with, as a fragment's tokens are. */
+static bool has_short_runs(const struct kvt_gpu_engine *e, const struct kvt_cuda_op *op)
 {
-	uint32_t method = e->choice[move->scatter][kvt_cuda_class(move->bytes)];
+	return e->setup.config->method == KVT_GPU_AUTO &&
+		op->target->paged->shape.run.by < e->setup.paged->shape.run.by;
+}
 
-	if (kvt_cuda_can(e, method, move))
+/* The operation's method: the choice for its size, unless its memory forbids that or its runs are too short for it. */
+static uint32_t method_of(const struct kvt_gpu_engine *e, const struct kvt_cuda_op *op)
+{
+	uint32_t method = e->choice[op->move->scatter][kvt_cuda_class(op->move->bytes)];
+
+	if (kvt_cuda_can(e, method, op->move) && !(method == KVT_GPU_COPIES && has_short_runs(e, op)))
 		return method;
-	return kvt_cuda_can(e, KVT_GPU_STAGING, move) ? KVT_GPU_STAGING : KVT_GPU_COPIES;
+	return kvt_cuda_can(e, KVT_GPU_STAGING, op->move) ? KVT_GPU_STAGING : KVT_GPU_COPIES;
 }
 
 void kvt_cuda_start(struct kvt_gpu_engine *e, struct kvt_cuda_op *op)
@@ -137,8 +144,8 @@ static void start_first(struct kvt_gpu_engine *e, struct kvt_cuda_lane *lane)
 	struct kvt_cuda_op *op = take_first(&lane->waiting);
 	const struct kvt_gpu_move *move = op->move;
 
-	op->method = method_of(e, move);
 	op->target = &e->targets[move->view];
+	op->method = method_of(e, op);
 	e->stats.by_kernel += op->method == KVT_GPU_KERNEL;
 	e->stats.by_copies += op->method == KVT_GPU_COPIES;
 	e->stats.by_staging += op->method == KVT_GPU_STAGING;

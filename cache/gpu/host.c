@@ -101,7 +101,7 @@ static void turn(const struct kvt_gpu_move *move)
 
 	kvt_gpu_turnings_init(&turnings, move, (uint64_t)(uintptr_t)move->paged->layers);
 	while (kvt_gpu_turnings_next(&turnings, &t))
-		kvt_gpu_turn_thread(&t, 0, 1);
+		kvt_gpu_turn_thread(&t, &t.angles, 0, 1);
 }
 
 static enum kvt_status host_create(const struct kvt_gpu_setup *setup, struct kvt_gpu_engine **out)

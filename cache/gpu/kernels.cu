@@ -18,5 +18,13 @@ extern "C" __global__ void __launch_bounds__(512, 2)
 extern "C" __global__ void __launch_bounds__(512, 2)
 	kvt_gpu_turn(const __grid_constant__ struct kvt_gpu_turning turning)
 {
-	kvt_gpu_turn_thread(&turning, blockIdx.x * blockDim.x + threadIdx.x, gridDim.x * blockDim.x);
+	/* An argument is constant memory, which answers the threads of a warp one by one where they ask for different words. */
+	__shared__ struct kvt_gpu_angles angles;
+
+	for (uint32_t i = threadIdx.x; i < KVT_GPU_PAIRS; i += blockDim.x) {
+		angles.cosine[i] = turning.angles.cosine[i];
+		angles.sine[i] = turning.angles.sine[i];
+	}
+	__syncthreads();
+	kvt_gpu_turn_thread(&turning, &angles, blockIdx.x * blockDim.x + threadIdx.x, gridDim.x * blockDim.x);
 }

@@ -407,8 +407,8 @@ bool kvt_gpu_turnings_next(struct kvt_gpu_turnings *t, struct kvt_gpu_turning *o
 	out->rows = kvt_gpu_divisor_of(rows);
 	out->blocks = kvt_gpu_divisor_of(blocks);
 	memcpy(out->ids, move->ids + t->block, blocks * sizeof(out->ids[0]));
-	memcpy(out->cosine, turn->cosine + t->pair, pairs * sizeof(out->cosine[0]));
-	memcpy(out->sine, turn->sine + t->pair, pairs * sizeof(out->sine[0]));
+	memcpy(out->angles.cosine, turn->cosine + t->pair, pairs * sizeof(float));
+	memcpy(out->angles.sine, turn->sine + t->pair, pairs * sizeof(float));
 	t->pair += pairs;
 	if (t->pair == turn->pairs) {
 		t->pair = 0;

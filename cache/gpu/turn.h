@@ -26,6 +26,11 @@
 #define KVT_GPU_BF16 1u
 #define KVT_GPU_F16  2u
 
+/* By how much the pairs of a launch turn, from first_pair on. */
+struct kvt_gpu_angles {
+	float cosine[KVT_GPU_PAIRS], sine[KVT_GPU_PAIRS];
+};
+
 /* One launch: pairs [first_pair, first_pair + pairs.by) of all rows of a job's blocks in some layers. */
 struct kvt_gpu_turning {
 	struct kvt_gpu_shape shape;
@@ -41,7 +46,7 @@ struct kvt_gpu_turning {
 	uint32_t neighbours;  /* 0: i and i + n; else 2 i and 2 i + 1 */
 	struct kvt_gpu_divisor pairs, rows, blocks; /* pairs of the launch; rows of a block; blocks of the launch */
 	uint32_t ids[KVT_GPU_LIST];
-	float cosine[KVT_GPU_PAIRS], sine[KVT_GPU_PAIRS]; /* of the pairs from first_pair on */
+	struct kvt_gpu_angles angles;
 };
 
 /* Addresses of the two values of a pair, and the pair's number in the launch. */
@@ -82,7 +87,8 @@ KVT_GPU_BOTH struct kvt_gpu_two kvt_gpu_two_at(const struct kvt_gpu_turning *t, 
 /* Four pairs at a time are under way, as in index.h: all loaded before the first is stored. */
 #define KVT_GPU_TURNER(name, type, widen, narrow) \
 	KVT_GPU_BOTH void kvt_gpu_turn_##name( \
-		const struct kvt_gpu_turning *t, uint32_t thread, uint32_t threads) \
+		const struct kvt_gpu_turning *t, const struct kvt_gpu_angles *angles, uint32_t thread, \
+		uint32_t threads) \
 	{ \
 		for (uint64_t at = thread; at < t->count; at += (uint64_t)threads * KVT_GPU_AT_ONCE) { \
 			struct kvt_gpu_two two[KVT_GPU_AT_ONCE]; \
@@ -100,7 +106,7 @@ KVT_GPU_BOTH struct kvt_gpu_two kvt_gpu_two_at(const struct kvt_gpu_turning *t, 
 			for (uint32_t i = 0; i < KVT_GPU_AT_ONCE; i++) { \
 				if (at + (uint64_t)i * threads < t->count) { \
 					float x = widen(a[i]), y = widen(b[i]); \
-					float cosine = t->cosine[two[i].pair], sine = t->sine[two[i].pair]; \
+					float cosine = angles->cosine[two[i].pair], sine = angles->sine[two[i].pair]; \
 					type first = narrow(KVT_GPU_LESS(x, cosine, y, sine)); \
 					type second = narrow(KVT_GPU_MORE(y, cosine, x, sine)); \
 					KVT_GPU_STORE(type, two[i].a, first); \
@@ -113,18 +119,22 @@ KVT_GPU_TURNER(f32, float, KVT_GPU_SAME, KVT_GPU_SAME)
 KVT_GPU_TURNER(bf16, uint16_t, kvt_bf16_to_float, kvt_float_to_bf16)
 KVT_GPU_TURNER(f16, uint16_t, kvt_half_to_float, kvt_float_to_half)
 
-/* The work of thread number `thread` of `threads`. */
-KVT_GPU_BOTH void kvt_gpu_turn_thread(const struct kvt_gpu_turning *t, uint32_t thread, uint32_t threads)
+/*
+ * The work of thread number `thread` of `threads`. `angles` are the launch's own, or a copy of them where neighbouring
+ * threads read different ones at the same time without waiting for each other.
+ */
+KVT_GPU_BOTH void kvt_gpu_turn_thread(
+	const struct kvt_gpu_turning *t, const struct kvt_gpu_angles *angles, uint32_t thread, uint32_t threads)
 {
 	switch (t->values) {
 	case KVT_GPU_F32:
-		kvt_gpu_turn_f32(t, thread, threads);
+		kvt_gpu_turn_f32(t, angles, thread, threads);
 		break;
 	case KVT_GPU_BF16:
-		kvt_gpu_turn_bf16(t, thread, threads);
+		kvt_gpu_turn_bf16(t, angles, thread, threads);
 		break;
 	default:
-		kvt_gpu_turn_f16(t, thread, threads);
+		kvt_gpu_turn_f16(t, angles, thread, threads);
 		break;
 	}
 }

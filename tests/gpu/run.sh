@@ -96,6 +96,7 @@ grep -q . "$build/cache/gpu/kernels.fatbin" 2>/dev/null ||
 	skip "kernel, staging and keys that turn" "no nvcc: this build has no kernel, and its tests run by copies"
 
 export KVT_GPU_TEST_DEVICE=$device KVT_GPU_TEST_LIBRARY=$build/cache/gpu/libkvtier_cuda.so.1
+export KVW_DRIVER_THREADS=1 # the driver's own, which tests/check_threads.c need not know
 unset KVT_GPU_TEST_DRIVER
 test=$build/$here/cache_gpu_copy_test
 turn=$build/$here/cache_gpu_turn_test
@@ -103,6 +104,8 @@ try "copies compared with the naive way" "$test"
 try "keys turned, compared with the naive way" "$turn"
 python=${GPU_PYTHON:-python3}
 export KVTIER_LIBRARY=$build/cache/core/libkvtier.so.1
+# Installed, the CUDA backend lies in the folder of libkvtier; in a build directory it does not.
+export LD_LIBRARY_PATH=$build/cache/gpu${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
 if "$python" -c 'import pytest, sys, torch; sys.exit(not torch.cuda.is_available())' 2>/dev/null; then
 	try "the connector's loads and stores, by streams" "$python" -m pytest -q -p no:cacheprovider tests/gpu/test_streams.py
 else

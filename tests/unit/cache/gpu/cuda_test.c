@@ -474,6 +474,31 @@ static bool turn_once(struct kvt_gpu *g)
 	return status == KVT_OK;
 }
 
+START_TEST(short_runs_go_by_staging_where_long_ones_go_by_copies)
+{
+	static const int block_is_a_run[4] = {0, 1, 2, 3};
+	struct random r = {78};
+	struct kvt_gpu_stats stats = {.size = sizeof(stats)};
+	struct kvt_gpu_config config;
+	struct kvt_gpu *g;
+
+	cache_finish(&cache);
+	cache_make(&cache, &place, counts, block_is_a_run, 2, 2);
+	cache_fill(&cache, &r);
+	configure(&config);
+	config.method = KVT_GPU_AUTO;
+	fake->idle(true);
+	set_costs(5, 200, 200);
+	g = open_gpu(&config);
+	fake->idle(false);
+	ck_assert(turn_once(g));
+	ck_assert_int_eq(kvt_gpu_stats(g, &stats), KVT_OK);
+	ck_assert_uint_eq(stats.by_staging, 1);
+	ck_assert_uint_eq(stats.by_copies, 0);
+	kvt_gpu_destroy(g);
+}
+END_TEST
+
 /* Everything once, whatever fails: what comes out well is right, the rest is reported. Returns
  * whether all
  * came out well. */
@@ -686,6 +711,7 @@ int main(void)
 	tcase_add_test(one, too_many_are_busy_and_numbers_end);
 	tcase_add_test(one, kernels_use_their_share);
 	tcase_add_test(one, the_fastest_is_chosen_and_remembered);
+	tcase_add_test(one, short_runs_go_by_staging_where_long_ones_go_by_copies);
 	tcase_add_test(one, a_driver_without_batches_copies_one_by_one);
 	tcase_add_loop_test(one, every_call_fails_in_turn, KVT_GPU_KERNEL, KVT_GPU_STAGING + 1);
 	tcase_add_test(one, a_lost_device_fails_everything);

@@ -179,7 +179,7 @@ static void run_turn(struct action *a)
 		fake.misuses++;
 	else
 		for (uint32_t i = 0; i < threads; i++)
-			kvt_gpu_turn_thread(a->turning, i, threads);
+			kvt_gpu_turn_thread(a->turning, &a->turning->angles, i, threads);
 	a->cost = FAKE_KERNEL_INSIDE;
 	free(a->turning);
 }

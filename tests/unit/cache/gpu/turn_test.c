@@ -386,10 +386,10 @@ START_TEST(a_turn_is_that_of_the_host)
 			t.neighbours = neighbours;
 			t.pairs = kvt_gpu_divisor_of(24);
 			t.rows = kvt_gpu_divisor_of(50);
-			memcpy(t.cosine, turn.cosine, 24 * sizeof(float));
-			memcpy(t.sine, turn.sine, 24 * sizeof(float));
+			memcpy(t.angles.cosine, turn.cosine, 24 * sizeof(float));
+			memcpy(t.angles.sine, turn.sine, 24 * sizeof(float));
 			for (uint32_t thread = 0; thread < 7; thread++)
-				kvt_gpu_turn_thread(&t, thread, 7);
+				kvt_gpu_turn_thread(&t, &t.angles, thread, 7);
 			kvt_rope_move(&turn, (enum kvt_rope_values)values, theirs, theirs, 50);
 			for (size_t i = 0; i < sizeof(ours) / 4; i++) {
 				float one = load(values, ours + i * bytes), other = load(values, theirs + i * bytes);
