@@ -24,15 +24,14 @@
 
 #define DISCOVER_TICK_NS (20 * KVW_NS_PER_MS)
 #define TICK_NS          (100 * KVW_NS_PER_MS)
-/* pause before a worker without events is asked again */
-#define NONE_AGAIN_NS    (60 * KVW_NS_PER_S)
+#define NONE_AGAIN_NS    (60 * KVW_NS_PER_S) /* until a worker without events is asked again */
 #define STRANGER_NS      (60 * KVW_NS_PER_S) /* least time between log lines on strangers */
 
 struct vllm_feed;
 
 struct vllm_worker {
 	struct vllm_feed *owner;
-	struct kvw_worker *worker; /* held by this module; NULL: the slot has no worker */
+	struct kvw_worker *worker; /* held; NULL: the slot has no worker */
 	const struct kvw_worker_config *config; /* its own */
 	uint32_t address_version;
 	char host[NI_MAXHOST]; /* numeric */
@@ -42,7 +41,7 @@ struct vllm_worker {
 	bool fixed; /* its own endpoints are configured, so that it is not asked */
 	bool was_up;
 	bool told; /* it has answered the question for its endpoints, or failed to */
-	bool registered;
+	bool registered; /* its registration was logged */
 	bool more;        /* it has more ranks than KVW_VLLM_RANKS */
 	bool by_template; /* its endpoints come from the configured template, or would */
 	uint32_t global;  /* a rank's number, by which ports and batches name it */
@@ -54,9 +53,9 @@ struct vllm_worker {
 struct bound {
 	struct vllm_feed *owner;
 	uint32_t rank;
-	void *sub;      /* NULL: engines may not connect yet, or no longer may */
-	int fd; /* NULL: engines may not connect now */
-	char *endpoint; /* owned; -1: libzmq has it, or binds itself */
+	void *sub;      /* NULL: engines may not connect now */
+	int fd;         /* owned; -1: libzmq has it, or binds the address itself */
+	char *endpoint; /* owned */
 };
 
 struct vllm_feed {
