@@ -14,7 +14,7 @@ static const char ask_prefill[] =
 	"{\"do_remote_decode\":true,\"do_remote_prefill\":false,\"remote_engine_id\":null,"
 	"\"remote_block_ids\":null,\"remote_host\":null,\"remote_port\":null}";
 
-/* Values that the prefiller reads in place of the client's. */
+/* Values that the prefiller gets in place of the client's. */
 static const struct {
 	const char *name, *instead;
 } changes[] = {
@@ -31,7 +31,7 @@ static const struct {
 	{"store", "false"},
 };
 
-/* With another value than its neutral one the request stays whole. */
+/* Members which keep the request whole if they have another value than this neutral one. */
 static const struct {
 	const char *name, *neutral;
 } whole[] = {
@@ -46,10 +46,11 @@ static const struct {
 
 struct plan {
 	struct kvw_slice body;
-	struct kvw_slice params; /* the decoder's; len 0: for the prefiller */
+	/* the parameters for the decoder; len 0: the plan is for the prefiller */
+	struct kvw_slice params;
 	struct kvw_splice *out;
 	bool refused;
-	bool limited;     /* the API's limit of tokens was met */
+	bool limited;     /* the member that limits the API's answer was found */
 	bool transferred; /* TRANSFER was met */
 	const char *limit;
 };
@@ -110,7 +111,8 @@ static bool plan_decode(void *arg, const struct kvw_member *member)
 	return !p->refused;
 }
 
-/* In front of the first member; they were planned last and come first. */
+/* Inserts members before the first one. They are planned last, but their edits come first in the
+ * body. */
 static void insert_members(struct plan *p, size_t open, const struct kvw_slice *texts, size_t count)
 {
 	struct kvw_splice *out = p->out;
@@ -231,7 +233,7 @@ static bool read_param(void *arg, const struct kvw_member *member)
 	return true;
 }
 
-/* The last of several members of one name counts, as with the engine's own parser. */
+/* The last of several members with the same name counts, as with the engine's own parser. */
 static bool find_params(void *arg, const struct kvw_member *member)
 {
 	struct kvw_slice *text = arg;
