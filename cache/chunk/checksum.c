@@ -94,9 +94,9 @@ static void copy_past_cache(char *to, const char *from, size_t n)
 /* The checksum of a whole, and on request those of its pieces, from one reading of memory. */
 struct sums {
 	XXH3_state_t all, one;
-	uint64_t piece; /* bytes of a piece; 0: only the whole's checksum */
-	uint64_t in_piece; /* bytes of the present piece that `one` has hashed */
-	struct kvt_checksum *next; /* place for the next piece's checksum */
+	uint64_t piece; /* bytes of a piece; 0: only the whole chunk's checksum is wanted */
+	uint64_t in_piece; /* bytes of the piece that is being hashed that `one` has taken in */
+	struct kvt_checksum *next; /* where the next piece's checksum is written */
 };
 
 static void sums_begin(struct sums *s, uint64_t piece, struct kvt_checksum *pieces)
@@ -109,7 +109,7 @@ static void sums_begin(struct sums *s, uint64_t piece, struct kvt_checksum *piec
 		(void)XXH3_128bits_reset(&s->one);
 }
 
-/* How many of `most` bytes may be added at once. */
+/* Returns how many of `most` bytes may be added in one step. */
 static uint64_t sums_room(const struct sums *s, uint64_t most)
 {
 	most = least(most, PIECE);
@@ -181,13 +181,13 @@ void kvt_checksum_copy(const struct kvt_segment *to, size_t count, const void *f
 	kvt_checksum_copy_pieces(to, count, from, bytes, 0, NULL, out);
 }
 
-/* A place in a list of segments. */
+/* A position in a list of segments. */
 struct cursor {
 	const struct kvt_segment *at, *end;
 	uint64_t used; /* of *at */
 };
 
-/* Length of the run of bytes from here on; 0: the end. */
+/* Returns the length of the run of bytes from this position on; 0: the end. */
 static uint64_t run_of(struct cursor *c)
 {
 	while (c->at < c->end && c->used == c->at->bytes) {
