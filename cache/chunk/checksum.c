@@ -78,8 +78,8 @@ bool kvt_checksum_holds(const struct kvt_segment *segments, size_t count, uint64
 }
 
 /*
- * Copies without bringing the target into the cache: writes whole lines of `to` past it. Other threads may see the
- * bytes only after the fence at the end.
+ * Copies without bringing the target into the cache: writes whole lines of `to` past it. Other
+ * threads may see the bytes only after the fence at the end.
  */
 static void copy_past_cache(char *to, const char *from, size_t n)
 {
@@ -123,8 +123,9 @@ static void end_piece(struct sums *s)
 	s->in_piece = 0;
 }
 
-/* Hashes the piece first and the whole second, from the core's own cache. If another process overwrites bytes
- * meanwhile, the whole's hash has the newer ones: a whole's checksum of the old bytes proves the pieces' too. */
+/* Hashes the piece first and the whole second, from the core's own cache. If another process
+ * overwrites bytes meanwhile, the whole's hash has the newer ones: a whole's checksum of the old
+ * bytes proves the pieces' too. */
 static void sums_add(struct sums *s, const void *here, uint64_t n)
 {
 	if (s->piece > 0)
@@ -144,8 +145,8 @@ static void sums_end(struct sums *s, struct kvt_checksum *whole)
 	give(XXH3_128bits_digest(&s->all), whole);
 }
 
-/* Copies `bytes` of a segment to their counterpart in one run; `large`: the whole chunk does not fit the core's
- * cache. */
+/* Copies `bytes` of a segment to their counterpart in one run; `large`: the whole chunk does not
+ * fit the core's cache. */
 static void copy_run(struct sums *sums, char *to, const char *from, uint64_t bytes, bool large)
 {
 	for (uint64_t at = 0, n; at < bytes; at += n) {

@@ -72,7 +72,8 @@ static inline bool kvt_slot_set_has(const struct kvt_slot_set *set, uint32_t slo
 	return set->all || (set->bits[slot / 64] >> slot % 64 & 1) != 0;
 }
 
-/* --- the table of a shared tier ------------------------------------------------------------------ */
+/* --- the table of a shared tier
+ * ------------------------------------------------------------------ */
 
 #define KVT_TABLE_ID_BYTES 16
 #define KVT_CHANGES_MOST   1024u   /* limit of changes in one answer */
@@ -108,7 +109,8 @@ struct kvt_table_ask {
 	const struct kvt_tenant *tenant;
 	/* random bytes: the id of a table that begins now, and a change's step */
 	uint8_t fresh[KVT_TABLE_ID_BYTES];
-	/* Results, with KVT_OK. With another id than the asker's, `changes` are all of the table's. */
+	/* Results, with KVT_OK. With another id than the asker's, `changes` are all of the
+	 * table's. */
 	uint8_t now[KVT_TABLE_ID_BYTES];
 	struct kvt_slot_change changes[KVT_CHANGES_MOST]; /* by number */
 	uint32_t change_count;

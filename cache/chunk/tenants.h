@@ -18,7 +18,8 @@ struct kvt_tenant_share {
 	struct kvt_tenant tenant; /* all zero: chunks without a salt */
 	uint64_t chunks;
 	uint64_t bytes; /* occupied bytes, as the tenant's limit counts them */
-	uint64_t refused; /* chunks that the limit refused since the tenant last had no chunk here */
+	/* chunks that the limit refused since the tenant last had no chunk here */
+	uint64_t refused;
 };
 
 struct kvt_tenant_list {

@@ -1,7 +1,8 @@
 /*
  * generations.c - names of chunks below memory, by a shared tier's table of generations.
  *
- *	name = key XOR SHA-256(domain | id of the table | generation of the fingerprint's slot, of the tenant's slot | slots)
+ * name = key XOR SHA-256(domain | id of the table | generation of the fingerprint's slot, of the
+ * tenant's slot | slots)
  *
  * The key is itself a hash. XOR can be undone, so that the names that tiers report become keys
  * again. The two bytes with the tenant's slot, and a fragment's mark, stay unchanged. L1 uses keys,

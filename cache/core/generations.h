@@ -22,7 +22,8 @@ bool kvt_generations_await(struct kvt *k, uint64_t timeout_ns);
  * handle knows. KVT_BUSY: this handle knows no table yet, or may not read its disk now; KVT_MISS:
  * there is no shared table. kvt_table_raise gives a slot a new generation: KVT_OK, KVT_EIO. */
 enum kvt_status kvt_table_read(struct kvt *k, struct kvt_table_ask *ask) KVT_MUST_CHECK;
-enum kvt_status kvt_table_raise(struct kvt *k, uint32_t slot, uint64_t timeout_ns) KVT_MUST_CHECK; /* erase.c */
+/* erase.c */
+enum kvt_status kvt_table_raise(struct kvt *k, uint32_t slot, uint64_t timeout_ns) KVT_MUST_CHECK;
 /* Returns whether a shared tier keeps the table: such a tier is configured, and its settings allow
  * it. */
 static inline bool kvt_table_is_shared(const struct kvt *k)

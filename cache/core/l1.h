@@ -1,9 +1,9 @@
 /*
  * l1.h - chunks in CPU memory: an index over an arena.
  *
- * Threads as in cache_index.h: match, hold and release without a lock. An entry has its extents in the arena, its
- * checksum, and the engine's names if the put gave some. The bytes of a published entry never change until its last
- * hold is gone.
+ * Threads as in cache_index.h: match, hold and release without a lock. An entry has its extents in
+ * the arena, its checksum, and the engine's names if the put gave some. The bytes of a published
+ * entry never change until its last hold is gone.
  */
 #ifndef KVT_L1_H
 #define KVT_L1_H

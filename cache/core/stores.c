@@ -183,7 +183,8 @@ bool kvt_stores_are_over(struct kvt *k, const struct kvt_key *key)
 	return false;
 }
 
-/* --- written, but erased meanwhile -------------------------------------------------------------- */
+/* --- written, but erased meanwhile
+ * -------------------------------------------------------------- */
 
 /* The tier refused to erase: tries again later. The tomb stays. */
 static void try_later(struct kvt *k, struct kvt_store *store)

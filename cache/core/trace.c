@@ -1,14 +1,16 @@
 /*
  * trace.c - rings of fixed records that any thread writes and any thread reads.
  *
- * There are two rings: slow, incomplete and failed events have one of their own, so that thousands of usual events a
- * second do not push them out. An event takes the next place of its ring, whose first word is twice the event's number,
- * or one less while the place is being written. A writer that finds its place being written, since the ring went round
- * meanwhile, drops its event. A reader copies a place between two reads of that word. All stores are releases and all
- * loads acquires (Boehm, "Can seqlocks get along with programming language memory models?", MSPC 2012, section 4).
+ * There are two rings: slow, incomplete and failed events have one of their own, so that thousands
+ * of usual events a second do not push them out. An event takes the next place of its ring, whose
+ * first word is twice the event's number, or one less while the place is being written. A writer
+ * that finds its place being written, since the ring went round meanwhile, drops its event. A
+ * reader copies a place between two reads of that word. All stores are releases and all loads
+ * acquires (Boehm, "Can seqlocks get along with programming language memory models?", MSPC 2012,
+ * section 4).
  *
- * An event costs two atomic operations and eight plain stores, 64 bytes, no system call, and no reading of the clock
- * beyond its caller's own.
+ * An event costs two atomic operations and eight plain stores, 64 bytes, no system call, and no
+ * reading of the clock beyond its caller's own.
  */
 #include "core/trace.h"
 

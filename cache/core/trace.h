@@ -95,8 +95,9 @@ static inline uint32_t kvt_trace_key(const struct kvt_key *key)
 
 #define KVT_TRACE_RINGS 2 /* two rings: usual events; slow and failed ones */
 
-/* Answers the request `trace 1 RING SINCE` of the admin socket with one line of JSON: {"events":[...],"next":N}, as
- * many as there is room for, the oldest first; the peer asks again from N on, until N stays. False: another request. */
+/* Answers the request `trace 1 RING SINCE` of the admin socket with one line of JSON:
+ * {"events":[...],"next":N}, as many as there is room for, the oldest first; the peer asks again
+ * from N on, until N stays. False: another request. */
 bool kvt_trace_answer(struct kvt *k, const char *request, char *out, size_t room);
 
 #endif

@@ -100,7 +100,8 @@ enum kvt_status kvt_bucket_erase(struct kvt_objects *o, struct kvw_slice bucket,
 	return status;
 }
 
-/* --- generations ------------------------------------------------------------------------------- */
+/* --- generations
+ * ------------------------------------------------------------------------------- */
 
 /* Reads the table: the shared tier's, if there is one. */
 enum kvt_status kvt_objects_table(struct kvt_objects *o, struct kvt_table_ask *ask)

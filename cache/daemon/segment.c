@@ -1,9 +1,10 @@
 /*
  * segment.c - the shared memory that clients of kvtierd read.
  *
- * Two links, NAME and .NAME.kvtierd, name one inode. A client's runtime removes the first; the daemon makes a missing
- * link again from the other one, which is possible as long as one exists (an inode without any name cannot be linked
- * again). The owner locks the inode (flock), and the side file, so that two daemons never write into one segment.
+ * Two links, NAME and .NAME.kvtierd, name one inode. A client's runtime removes the first; the
+ * daemon makes a missing link again from the other one, which is possible as long as one exists (an
+ * inode without any name cannot be linked again). The owner locks the inode (flock), and the side
+ * file, so that two daemons never write into one segment.
  *
  * Promises. The side file has one record: the latest end of leases, by the monotonic clock, which
  * all processes share since the machine started, and by the wall clock. After a restart the later
@@ -12,8 +13,8 @@
  * lengthens none beyond that. If the record is of another boot, of another inode, damaged or
  * missing, while a segment exists, the daemon waits for the longest possible lease.
  *
- * A record is one pwrite of less than a sector, without a sync: it has to survive only the end of the process. After a
- * restart of the machine there is no segment and no reader.
+ * A record is one pwrite of less than a sector, without a sync: it has to survive only the end of
+ * the process. After a restart of the machine there is no segment and no reader.
  */
 #include "daemon/segment.h"
 

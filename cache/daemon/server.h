@@ -22,7 +22,8 @@ struct kvt_server_options {
 	struct kvt_segment_file *segment;
 };
 
-/* Listens and serves. KVT_EIO: an address is unavailable; `why` (KVT_REASON_BYTES) has the reason. */
+/* Listens and serves. KVT_EIO: an address is unavailable; `why` (KVT_REASON_BYTES) has the
+ * reason. */
 enum kvt_status kvt_server_start(const struct kvt_server_options *options, char *why,
 	struct kvt_server **out) KVT_MUST_CHECK;
 

@@ -1,10 +1,11 @@
 /*
  * target.h - parses a request's target: decoded parts of the path, values of the query.
  *
- * The path is cut at its slashes first and decoded afterwards, so that %2F is a byte of a key and a raw '/' never is.
- * Stock clients send some characters raw and some encoded, and not always the same way: only decoded names are
- * compared. '.' and '..' are text like any other, and case is significant. Any other path than those below is refused,
- * with a sentence that names the expected form.
+ * The path is cut at its slashes first and decoded afterwards, so that %2F is a byte of a key and a
+ * raw '/' never is. Stock clients send some characters raw and some encoded, and not always the
+ * same way: only decoded names are compared. '.' and '..' are text like any other, and case is
+ * significant. Any other path than those below is refused, with a sentence that names the expected
+ * form.
  *
  * Pure functions, fuzzed.
  */

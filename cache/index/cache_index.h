@@ -2,22 +2,23 @@
  * cache_index.h - the index of a tier: finds entries by key, and keeps chains, holds, the order of
  * eviction, TTL and tenants.
  *
- * L1 and NVMe have one index each; a tier alone knows the bytes of an entry and their location (its `place`). Entries
- * live in one slab that is never moved or freed while the index lives; an open-addressed table of (tag, number) slots
- * finds them.
+ * L1 and NVMe have one index each; a tier alone knows the bytes of an entry and their location (its
+ * `place`). Entries live in one slab that is never moved or freed while the index lives; an
+ * open-addressed table of (tag, number) slots finds them.
  *
- * An entry's life: FILLING (inserted, invisible to match and hold, its key is taken) -> LIVE (published) -> GOING
- * (chosen as victim, erased or expired: invisible, its holders go on) -> free, when its last hold is released; the
- * index then calls `gone`, in which the tier frees the entry's place. Every inserted entry leaves through `gone`
- * exactly once.
+ * An entry's life: FILLING (inserted, invisible to match and hold, its key is taken) -> LIVE
+ * (published) -> GOING (chosen as victim, erased or expired: invisible, its holders go on) -> free,
+ * when its last hold is released; the index then calls `gone`, in which the tier frees the entry's
+ * place. Every inserted entry leaves through `gone` exactly once.
  *
  * Threads: match, hold and release take no lock; a match takes 20 ns for each chunk when the index
  * is in the processor's cache. All other functions take the index's own mutex. Uses that hold()
  * reports to the policy pass through a bounded ring that the next holder of the mutex empties; a
  * full ring loses uses and never makes a reader wait.
  *
- * Chains: an entry knows its parent's entry if that is present; a parent has a list of its children. A parent that is
- * inserted after its child adopts the child. Entries with children are never victims.
+ * Chains: an entry knows its parent's entry if that is present; a parent has a list of its
+ * children. A parent that is inserted after its child adopts the child. Entries with children are
+ * never victims.
  */
 #ifndef KVT_CACHE_INDEX_H
 #define KVT_CACHE_INDEX_H
@@ -57,7 +58,8 @@ struct kvt_index_options {
 
 enum kvt_status kvt_index_create(const struct kvt_index_options *options,
 	const struct kvt_surroundings *s, struct kvt_index **out) KVT_MUST_CHECK;
-void kvt_index_destroy(struct kvt_index *x); /* requires that no entry is held; calls gone for all */
+/* requires that no entry is held; calls gone for all */
+void kvt_index_destroy(struct kvt_index *x);
 
 /* --- without a lock --- */
 
@@ -87,9 +89,10 @@ void kvt_index_info(const struct kvt_index *x, uint32_t entry, struct kvt_entry_
 bool kvt_index_parent(struct kvt_index *x, uint32_t entry, struct kvt_key *out);
 
 /*
- * Inserts a new entry, FILLING, with one hold (the filler's). Makes room in `capacity`, in the tenant's limit and in
- * max_entries by evicting, calling gone() for each victim. KVT_FULL: too few entries may go, so none goes. KVT_EXISTS:
- * the key is present (*entry: its number, without a hold). `parent` may be NULL.
+ * Inserts a new entry, FILLING, with one hold (the filler's). Makes room in `capacity`, in the
+ * tenant's limit and in max_entries by evicting, calling gone() for each victim. KVT_FULL: too few
+ * entries may go, so none goes. KVT_EXISTS: the key is present (*entry: its number, without a
+ * hold). `parent` may be NULL.
  */
 enum kvt_status kvt_index_insert(struct kvt_index *x, const struct kvt_key *key,
 	const struct kvt_key *parent, const struct kvt_entry_info *info,
@@ -147,10 +150,11 @@ void kvt_index_drop(struct kvt_index *x, uint32_t entry);
 enum kvt_status kvt_index_limit_tenant(
 	struct kvt_index *x, const struct kvt_tenant *tenant, uint64_t charge) KVT_MUST_CHECK;
 
-/* Returns whether its tenant's limit keeps an entry like `info` out now, however much room there is. */
+/* Returns whether its tenant's limit keeps an entry like `info` out now, however much room there
+ * is. */
 bool kvt_index_is_limited(struct kvt_index *x, const struct kvt_entry_info *info);
-/* Like kvt_index_is_limited, for an entry that the caller gives up: if limited, counts the entry as refused, in all and
- * for its tenant. */
+/* Like kvt_index_is_limited, for an entry that the caller gives up: if limited, counts the entry as
+ * refused, in all and for its tenant. */
 bool kvt_index_count_limited(struct kvt_index *x, const struct kvt_entry_info *info);
 
 size_t kvt_index_pin(struct kvt_index *x, const struct kvt_key *keys, size_t n, bool pin);

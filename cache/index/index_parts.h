@@ -1,9 +1,9 @@
 /*
  * index_parts.h - what the files of this folder share: struct kvt_index and internal functions.
  *
- * read.c: match, hold, release. index.c: life, insert, publish, pins, walks, statistics. leave.c: all removals.
- * family.c: parents and children. tenants.c: bytes of each tenant. entry.c: the lock, the search for an entry, its
- * data.
+ * read.c: match, hold, release. index.c: life, insert, publish, pins, walks, statistics. leave.c:
+ * all removals. family.c: parents and children. tenants.c: bytes of each tenant. entry.c: the lock,
+ * the search for an entry, its data.
  */
 #ifndef KVT_INDEX_PARTS_H
 #define KVT_INDEX_PARTS_H
@@ -17,7 +17,8 @@
 #include "index/table.h"
 #include "index/uses.h"
 
-/* Counters of held entries on several cache lines, one per few threads, so that readers do not share one. */
+/* Counters of held entries on several cache lines, one per few threads, so that readers do not
+ * share one. */
 #define KVT_HELD_SHARDS 16
 struct kvt_held {
 	_Alignas(64) _Atomic int64_t entries;
@@ -59,7 +60,8 @@ struct kvt_choice {
 struct kvt_index {
 	/* The following members are constant after create, so that any thread may read them. */
 	struct kvt_entry *entries; /* slab.base */
-	uint64_t seed[4]; /* seed of the table's hash, so that callers cannot choose colliding keys */
+	/* seed of the table's hash, so that callers cannot choose colliding keys */
+	uint64_t seed[4];
 	struct kvt_surroundings surroundings;
 	struct kvt_index_options options;
 	struct kvt_policy *policy; /* owned */
@@ -68,7 +70,8 @@ struct kvt_index {
 	_Alignas(64) struct kvt_table table; /* written under the mutex */
 	struct kvt_uses uses;
 	struct kvt_held held[KVT_HELD_SHARDS];
-	_Atomic uint32_t fresh; /* entries from this number on were never used; written under the mutex */
+	/* entries from this number on were never used; written under the mutex */
+	_Atomic uint32_t fresh;
 
 	/* Under the mutex: */
 	_Alignas(64) pthread_mutex_t mutex;
@@ -141,8 +144,8 @@ uint32_t kvt_index_find(const struct kvt_index *x, const struct kvt_key *key);
 bool kvt_index_leave(struct kvt_index *x, uint32_t number, enum kvt_leave why);
 /* Frees an entry that is GOING and has no hold any more. */
 void kvt_index_bury(struct kvt_index *x, uint32_t number);
-/* Evicts until a new entry of this charge fits, in all limits, and `spare` of the capacity stays unused. KVT_FULL,
- * KVT_ENOMEM: no entry was evicted, unless readers took holds meanwhile. */
+/* Evicts until a new entry of this charge fits, in all limits, and `spare` of the capacity stays
+ * unused. KVT_FULL, KVT_ENOMEM: no entry was evicted, unless readers took holds meanwhile. */
 enum kvt_status kvt_index_make_room(
 	struct kvt_index *x, const struct kvt_tenant *tenant, uint64_t charge, uint64_t spare);
 

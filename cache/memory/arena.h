@@ -18,7 +18,8 @@
 
 struct kvt_arena_options {
 	uint64_t bytes;      /* rounded down to units */
-	/* "anon", "hugetlb", "shm:NAME", "fd:N" (the caller's file of that size, with its room allocated) */
+	/* "anon", "hugetlb", "shm:NAME", "fd:N" (the caller's file of that size, with its room
+	 * allocated) */
 	const char *backing;
 	bool lock;
 	int numa_node; /* -1: first touch */
@@ -48,7 +49,8 @@ uint64_t kvt_arena_used(const struct kvt_arena *a);     /* bytes, whole units */
 /* Returns the bytes that occupy memory, or that a device has registered, to within 1/256 of the
  * capacity: samples evenly spread pages, about 0.1 ms. */
 uint64_t kvt_arena_resident(const struct kvt_arena *a);
-const char *kvt_arena_mode(const struct kvt_arena *a);   /* "anon", "anon-thp", "hugetlb", "shm", "fd" */
+/* "anon", "anon-thp", "hugetlb", "shm", "fd" */
+const char *kvt_arena_mode(const struct kvt_arena *a);
 /* "", or which requests were not fully met */
 const char *kvt_arena_reason(const struct kvt_arena *a);
 uint64_t kvt_arena_bookkeeping(const struct kvt_arena *a); /* bytes */

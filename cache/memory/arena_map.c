@@ -166,7 +166,8 @@ static enum kvt_status map_shm(struct kvt_arena_map *map, const struct kvt_surro
 		kvt_arena_refused(map, s, "shm: %s: %s", map->shm_name, strerror(errno));
 		return KVT_EIO;
 	}
-	status = map_aligned(map, s, PROT_NONE); /* reserves the addresses that the segment then takes */
+	/* reserves the addresses that the segment then takes */
+	status = map_aligned(map, s, PROT_NONE);
 	if (status != KVT_OK)
 		return status;
 	if (mmap(map->base, map->bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, map->shm_fd,
@@ -211,7 +212,8 @@ static enum kvt_status map_fd(struct kvt_arena_map *map, const struct kvt_surrou
 			(unsigned long long)file.st_size, (unsigned long long)map->bytes);
 		return KVT_EINVAL;
 	}
-	status = map_aligned(map, s, PROT_NONE); /* reserves the addresses that the file then takes */
+	/* reserves the addresses that the file then takes */
+	status = map_aligned(map, s, PROT_NONE);
 	if (status != KVT_OK)
 		return status;
 	if (mmap(map->base, map->bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0) ==

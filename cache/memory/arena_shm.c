@@ -1,10 +1,10 @@
 /*
  * arena_shm.c - a named segment of POSIX shared memory with one living owner.
  *
- * The owner holds a lock (flock) on the segment's file as long as it lives; the kernel releases the lock however the
- * process ends. kvtier takes an existing name over only if it gets the lock: then the owner is dead, and a new segment
- * replaces the old one. The old segment is never reused: processes that still map it keep the old bytes, and do not see
- * the new ones.
+ * The owner holds a lock (flock) on the segment's file as long as it lives; the kernel releases the
+ * lock however the process ends. kvtier takes an existing name over only if it gets the lock: then
+ * the owner is dead, and a new segment replaces the old one. The old segment is never reused:
+ * processes that still map it keep the old bytes, and do not see the new ones.
  *
  * Another process may open a file between its creation and its lock. So each process checks, once
  * it has the lock, that the name still belongs to this file, and otherwise begins again.

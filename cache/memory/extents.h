@@ -1,9 +1,9 @@
 /*
  * extents.h - the taken units of a space: bookkeeping for the arena and for store files.
  *
- * A space is `unit_count` units of the same size. An object takes as many units as it needs, in one run if possible,
- * otherwise in up to KVT_MAX_EXTENTS runs, so that divided room is usable and mixed sizes do not fragment the space.
- * Not thread-safe: the owner has a lock.
+ * A space is `unit_count` units of the same size. An object takes as many units as it needs, in one
+ * run if possible, otherwise in up to KVT_MAX_EXTENTS runs, so that divided room is usable and
+ * mixed sizes do not fragment the space. Not thread-safe: the owner has a lock.
  */
 #ifndef KVT_EXTENTS_H
 #define KVT_EXTENTS_H

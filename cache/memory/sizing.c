@@ -1,17 +1,18 @@
 /*
  * sizing.c - computes how much of a machine's memory and disk a cache takes.
  *
- * A cache takes half of the available memory: the other half is for the engine that loads its weights through the page
- * cache, for its buffers, and for neighbours that grow. Available is the memory that the kernel could give out without
- * swapping, or the room under the cgroup's limit, whichever is less: in a container the former is the whole host's.
+ * A cache takes half of the available memory: the other half is for the engine that loads its
+ * weights through the page cache, for its buffers, and for neighbours that grow. Available is the
+ * memory that the kernel could give out without swapping, or the room under the cgroup's limit,
+ * whichever is less: in a container the former is the whole host's.
  *
  * Ranks: each of the R ranks of an engine takes 1/(2R) of the memory that the first of them found.
  * A rank that opens after S others finds (2R - S)/(2R) of that memory left, and takes 1/(2R - S) of
  * it. The same holds for shares other than half. Later engines take half of the remaining memory in
  * the same way, so that all together never take more than there was.
  *
- * A store that is opened again finds its own files on the disk. Their bytes count as free, or the store would shrink
- * with every restart.
+ * A store that is opened again finds its own files on the disk. Their bytes count as free, or the
+ * store would shrink with every restart.
  */
 #include "memory/sizing.h"
 

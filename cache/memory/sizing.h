@@ -1,8 +1,8 @@
 /*
  * sizing.h - computes how much memory and disk a cache may take if its size is not configured.
  *
- * Reads the cgroup's limit and use (v2 and v1), free memory, /dev/shm, the disk under a folder. The functions that
- * decide are pure, so that tests can pass any machine.
+ * Reads the cgroup's limit and use (v2 and v1), free memory, /dev/shm, the disk under a folder. The
+ * functions that decide are pure, so that tests can pass any machine.
  */
 #ifndef KVT_SIZING_H
 #define KVT_SIZING_H

@@ -1,13 +1,15 @@
 /*
- * sizing_read.c - reads the resources of the machine or the container from /proc, /sys and the file systems.
+ * sizing_read.c - reads the resources of the machine or the container from /proc, /sys and the file
+ * systems.
  *
- * A cgroup is bounded by its own limit and by those of all its ancestors: the limit with the least room counts. Its use
- * includes file pages that the kernel drops under pressure; inactive ones are not counted. A container may show the
- * host's path in /proc/self/cgroup and its own group as the mount's root: the walk upwards skips missing folders, and
- * reads the root last. Under version 1 "no limit" is a number near 2^63.
+ * A cgroup is bounded by its own limit and by those of all its ancestors: the limit with the least
+ * room counts. Its use includes file pages that the kernel drops under pressure; inactive ones are
+ * not counted. A container may show the host's path in /proc/self/cgroup and its own group as the
+ * mount's root: the walk upwards skips missing folders, and reads the root last. Under version 1
+ * "no limit" is a number near 2^63.
  *
- * Unreadable numbers stay 0. The files are the kernel's, but a container may show others under the same names:
- * implausible numbers count as absent.
+ * Unreadable numbers stay 0. The files are the kernel's, but a container may show others under the
+ * same names: implausible numbers count as absent.
  */
 #include <ctype.h>
 #include <dirent.h>

@@ -1,8 +1,9 @@
 /*
  * unit_map.h - a bit for each unit of a space, with summaries that find the next set bit.
  *
- * Level 0 has a bit per unit; a bit of a level above says that some bit of one word of 64 below is set, so that a
- * search looks at two words of each level however far the next set bit is. Costs 1.02 bits per unit. Not thread-safe.
+ * Level 0 has a bit per unit; a bit of a level above says that some bit of one word of 64 below is
+ * set, so that a search looks at two words of each level however far the next set bit is. Costs
+ * 1.02 bits per unit. Not thread-safe.
  */
 #ifndef KVT_UNIT_MAP_H
 #define KVT_UNIT_MAP_H

@@ -7,8 +7,8 @@
  * the cheapest, would be evicted first, and all following chunks would be useless. Over leaves it
  * is right: a chain is given up from its end.
  *
- * Computing times are only compared between entries. Where they are unknown (0) all chunks cost the same per byte, and
- * the policy is LFU with ageing. 22 bytes per entry, O(log n) per call.
+ * Computing times are only compared between entries. Where they are unknown (0) all chunks cost the
+ * same per byte, and the policy is LFU with ageing. 22 bytes per entry, O(log n) per call.
  */
 #include <stdlib.h>
 

@@ -15,8 +15,8 @@
  * is the hit density of Beckmann, Chen, Cherniack and Sanchez, "LHD", NSDI 2018). Worths are only
  * compared with each other.
  *
- * Without knowledge the hazard falls as one divided by age, times a weight that grows with the uses of a class: a
- * mixture of LRU and LFU. Counts fade by 2 % an epoch.
+ * Without knowledge the hazard falls as one divided by age, times a weight that grows with the uses
+ * of a class: a mixture of LRU and LFU. Counts fade by 2 % an epoch.
  *
  * Cost: 10 KiB per tier, and some microseconds per epoch.
  */
