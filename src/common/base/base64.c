@@ -39,7 +39,7 @@ bool kvw_base64_read(
 			return false;
 		out[n++] = (unsigned char)(bits >> held);
 	}
-	/* Unused bits are set: the text would be a second spelling of the same bytes. */
+	/* If unused bits were allowed to be set, the same bytes could be written in two ways. */
 	if ((bits & ((1u << held) - 1)) != 0)
 		return false;
 	*len = n;
