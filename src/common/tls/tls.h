@@ -34,50 +34,56 @@
 struct kvw_tls; /* a context */
 struct ssl_ctx_st; /* OpenSSL's SSL_CTX */
 
-/* As SSL_CTX_use_certificate_chain_file and SSL_CTX_use_PrivateKey_file for PEM, but a key with a
- * passphrase is an error. False: OpenSSL's error queue has the cause. */
+/* Does what SSL_CTX_use_certificate_chain_file and SSL_CTX_use_PrivateKey_file do for PEM, but a
+ * key with a passphrase is an error. Returns false on failure; then OpenSSL's error queue has the
+ * cause. */
 bool kvw_tls_use_chain(struct ssl_ctx_st *ctx, const char *path);
 bool kvw_tls_use_key(struct ssl_ctx_st *ctx, const char *path);
 
 /* Paths of PEM files, borrowed during the call. */
 struct kvw_tls_server_options {
-	const char *certificate; /* chain, the server's own first */
+	/* file with the chain; the server's own certificate is the first */
+	const char *certificate;
 	const char *key;
 	/* Further certificates, for clients that ask for one of their names (SNI): each a file with
 	 * chain and key, or a folder with tls.crt and tls.key. The server shows the first one whose
 	 * name matches, else `certificate`. */
 	const char *const *more;
 	size_t more_count;
-	/* Clients must show a certificate signed by one of these; "" or NULL: none is requested. */
+	/* File of CAs: clients must show a certificate that one of them signed; "" or NULL: no
+	 * certificate is requested. */
 	const char *client_ca;
-	bool client_asked;     /* a client without a certificate is served, too */
+	bool client_asked;     /* a client without a certificate is accepted, too */
 	bool only_1_3;         /* else 1.2 too */
-	/* Decrypted bytes are overwritten once they were read: heads have keys. */
+	/* Decrypted bytes are overwritten once they were read, because heads may contain keys. */
 	bool wipe;
-	/* Ciphers of TLS 1.2, in OpenSSL's form; "" or NULL: KVW_TLS_CIPHERS. */
+	/* Ciphers for TLS 1.2, in OpenSSL's form; "" or NULL: KVW_TLS_CIPHERS. */
 	const char *ciphers;
-	const char *ciphersuites; /* of TLS 1.3; "" or NULL: OpenSSL's own */
+	const char *ciphersuites; /* ciphers for TLS 1.3; "" or NULL: OpenSSL's defaults */
 };
 
-/* With forward secrecy and authenticated encryption. */
+/* All ciphers of TLS 1.2 that have forward secrecy and authenticated encryption. */
 #define KVW_TLS_CIPHERS "ECDHE+AESGCM:ECDHE+CHACHA20"
 
 struct kvw_tls_client_options {
-	const char *ca_file; /* "" or NULL: the system's trusted CAs */
-	const char *certificate, *key; /* shown to servers that ask for one; "" or NULL: none */
+	const char *ca_file; /* "" or NULL: the CAs that the system trusts */
+	/* the client's own, for servers that ask for one; "" or NULL: none */
+	const char *certificate, *key;
 	bool insecure;       /* accept any certificate */
 };
 
-#define KVW_TLS_FOLDER_CERTIFICATE "tls.crt" /* in a folder, as Kubernetes names them */
+/* names of the files in a folder, those that Kubernetes uses */
+#define KVW_TLS_FOLDER_CERTIFICATE "tls.crt"
 #define KVW_TLS_FOLDER_KEY         "tls.key"
 
-/* KVW_EINVAL: a file is missing or unusable; `why` gets a line with the file and the reason. */
+/* Creates a server's context. KVW_EINVAL: a file is missing or unusable; `why` gets a line with the
+ * file and the reason. */
 enum kvw_err kvw_tls_server_create(const struct kvw_tls_server_options *options, char *why,
 	size_t why_size, struct kvw_tls **out) KVW_MUST_CHECK;
 enum kvw_err kvw_tls_client_create(const struct kvw_tls_client_options *options, char *why,
 	size_t why_size, struct kvw_tls **out) KVW_MUST_CHECK;
 
-/* To be called after all its sockets were closed. NULL is allowed. */
+/* To be called after all sockets of the context were closed. NULL is allowed. */
 void kvw_tls_destroy(struct kvw_tls *tls);
 
 /* --- certificates that are renewed --- */
@@ -91,22 +97,23 @@ enum kvw_tls_file_kind {
 struct kvw_tls_file {
 	const char *path;            /* borrowed from the context */
 	enum kvw_tls_file_kind kind;
-	/* Earliest end of its certificates, seconds since 1970; 0: it has none. */
+	/* The earliest end of its certificates' validity, in seconds since 1970; 0: it has no
+	 * certificates. */
 	_Atomic int64_t not_after_s;
 };
 
 enum kvw_tls_look {
-	KVW_TLS_SAME,    /* no change, or a file is still being written */
+	KVW_TLS_SAME,    /* nothing has changed, or a file is still being written */
 	KVW_TLS_RENEWED, /* new connections use the new files */
 	/* The new files are unusable: the old ones stay in use; why[] has the reason. */
 	KVW_TLS_REFUSED,
 };
 
 /* Checks whether files were replaced: by inode, size and times, through links, so that a swapped
- * folder of a Kubernetes Secret counts. now_too: changed files are read at once. Otherwise only if
- * they are unchanged since the last look, so that a certificate and its key are both written. Each
- * look tries refused files again; they are reported again when they change. One thread at a
- * time. */
+ * folder of a Kubernetes Secret counts. now_too: changed files are read at once. Otherwise they are
+ * read only if they have not changed since the last call, because then both a certificate and its
+ * key are written. Each call tries refused files again, but reports them again only when they have
+ * changed. One thread at a time. */
 enum kvw_tls_look kvw_tls_look(struct kvw_tls *tls, bool now_too, char *why, size_t why_size);
 
 /* Makes new keys for session tickets if the newest are an hour old; tickets live for two hours, and
