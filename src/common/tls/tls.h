@@ -120,58 +120,59 @@ enum kvw_tls_look kvw_tls_look(struct kvw_tls *tls, bool now_too, char *why, siz
  * the keys that sealed them are kept as long. now_ns: monotonic. One thread at a time. */
 void kvw_tls_rotate_tickets(struct kvw_tls *tls, int64_t now_ns);
 
-#define KVW_TLS_TICKETS_MOST 240 /* bytes of the keys of a context */
+#define KVW_TLS_TICKETS_MOST 240 /* most bytes of the ticket keys of a context */
 
-/* Keys of session tickets for the process that takes over. The owner must keep them off disks and
- * wipe them. */
+/* Keys of session tickets, passed to the process that takes over. The owner must keep them off
+ * disks and overwrite them after use. */
 struct kvw_tls_passed {
 	unsigned char keys[KVW_TLS_TICKETS_MOST]; /* [len] */
 	size_t len;
 	uint32_t age_s; /* of the newest */
 };
 
-/* Copies the keys. False: a client's context, which has none. On the thread that rotates, or with
- * it locked out (watch.h). */
+/* Copies the keys. Returns false for a client's context, which has none. To be called on the thread
+ * that rotates the keys, or while that thread is locked out (watch.h). */
 bool kvw_tls_pass_tickets(
 	struct kvw_tls *tls, int64_t now_ns, struct kvw_tls_passed *out) KVW_MUST_CHECK;
-/* Before the context serves: makes these keys the context's own; their rotation stays due at its
- * former time. False: the keys are invalid. */
+/* Makes these keys the context's own, before the context is used; they are rotated at the time at
+ * which they would have been in the other process. Returns false if the keys are invalid. */
 bool kvw_tls_inherit_tickets(
 	struct kvw_tls *tls, int64_t now_ns, const struct kvw_tls_passed *passed) KVW_MUST_CHECK;
 
-/* The i-th of its files; NULL past the last. Any thread. */
+/* Returns file number i of a context; NULL: there are no more. Any thread. */
 const struct kvw_tls_file *kvw_tls_file(const struct kvw_tls *tls, size_t i);
 
-/* Connections ended because the peer requested renegotiation (TLS 1.2) or key updates (1.3) more
- * than 32 times per MiB of payload. Any thread. */
+/* Returns how many connections were ended because the peer requested renegotiation (TLS 1.2) or key
+ * updates (1.3) more than 32 times per MiB of payload. Any thread. */
 uint64_t kvw_tls_floods(const struct kvw_tls *tls);
 
 /* Begins TLS on an open socket that has no ops yet; a client's socket may still be connecting.
- * host: the DNS name or IP address that the certificate must have; borrowed during the call. On
- * failure the socket is unchanged. */
+ * host: the DNS name or IP address for which the certificate must be valid; borrowed during the
+ * call. On failure the socket is not changed. */
 enum kvw_err kvw_tls_server_start(struct kvw_io *io, struct kvw_tls *tls) KVW_MUST_CHECK;
 enum kvw_err kvw_tls_client_start(
 	struct kvw_io *io, struct kvw_tls *tls, const char *host) KVW_MUST_CHECK;
 
-/* True once the handshake has succeeded; true for a socket without TLS. */
+/* Returns true once the handshake has succeeded, and for a socket without TLS. */
 bool kvw_tls_ready(const struct kvw_io *io);
 
-/* True if the handshake resumed an earlier session. */
+/* Returns whether the handshake resumed an earlier session. */
 bool kvw_tls_resumed(const struct kvw_io *io);
 
-/* True if the peer sent a certificate that was verified. */
+/* Returns whether the peer sent a certificate that was verified. */
 bool kvw_tls_peer_verified(const struct kvw_io *io);
 
-/* Subject of the peer's verified certificate, in RFC 2253's form; the caller frees it. NULL: no
- * certificate, or out of memory. */
+/* Returns the subject of the peer's verified certificate in RFC 2253's form, which the caller
+ * frees. NULL: there is no such certificate, or memory is short. */
 char *kvw_tls_peer_subject(const struct kvw_io *io);
 
-/* The cause of a failure, such as "TLS: certificate verify failed (hostname mismatch: localhost
- * expected)"; NULL: TLS knows of none, or no TLS. Valid until the socket is closed. */
+/* Returns the cause of a failure, such as "TLS: certificate verify failed (hostname mismatch:
+ * localhost expected)". NULL: TLS has no cause, or is not used. Valid until the socket is
+ * closed. */
 const char *kvw_tls_why(const struct kvw_io *io);
 
-/* Makes io->readable exact without taking a byte: true only if a read would return something other
- * than EAGAIN. Nothing happens to a socket without TLS. */
+/* Makes io->readable exact without taking a byte: it is true afterwards only if a read would not
+ * return EAGAIN. Does nothing to a socket without TLS. */
 void kvw_tls_settle(struct kvw_io *io);
 
 #endif
