@@ -3,7 +3,7 @@
  */
 #include "command/offload.h"
 
-/* Tokens that this many bytes of one of `tensor` ranks hold. */
+/* Returns how many tokens fit into this many bytes of one of `tensor` ranks. */
 static double tokens_in(const struct kvt_model *m, double bytes, uint32_t tensor)
 {
 	double full = (double)kvt_model_token_bytes(m, KVT_LAYER_FULL, tensor);
