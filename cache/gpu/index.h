@@ -127,7 +127,7 @@ KVT_GPU_BOTH struct kvt_gpu_pair kvt_gpu_place(const struct kvt_gpu_launch *l, u
 /*
  * Units are copied four at a time. All four are loaded before the first is stored, so that a device
  * has several loads under way on its bus. Neighbouring threads have neighbouring units. No byte is
- * used again soon, which loads and stores tell the cache (.cs).
+ * used again soon; the loads and stores pass that to the cache (.cs).
  */
 #define KVT_GPU_AT_ONCE 4u
 #ifdef __CUDA_ARCH__
