@@ -110,8 +110,8 @@ static void check_life(struct kvw_build *build)
 		config->replicas_life_ms, config->replicas_interval_ms);
 }
 
-/* Names in Redis are {PREFIX:GROUP}:load and :seen, and must share a slot of a Cluster: braces of
- * the prefix's own would say which one. */
+/* Checks the prefix for braces. Names in Redis are {PREFIX:GROUP}:load and :seen and must be in one
+ * slot of a Cluster, which braces inside the prefix would prevent. */
 static void check_prefix(struct kvw_build *build)
 {
 	const struct kvw_met *met = &build->met[KVW_KEY_replicas_prefix];
