@@ -1,5 +1,5 @@
 /*
- * pools.c - see pools.h.
+ * pools.c - the list `discovery.kubernetes.pools`.
  */
 #include "config/pools.h"
 

@@ -1,5 +1,5 @@
 /*
- * engine.c - see engine.h.
+ * engine.c - runs a workload (workload.h) against an engine: `kvbench engine`.
  *
  *   warm-up: one request after the other  ->  pause, if the workload wants one  ->  measurement
  *

@@ -1,5 +1,5 @@
 /*
- * http_client.c - see http_client.h.
+ * http_client.c - an HTTP/1.1 client for many requests at once on one libevent loop.
  *
  * A connection has at most one request. It is on the list `all` while it lives, and on `idle` as
  * well between requests. It is never freed inside a callback of llhttp: callbacks note what

@@ -1,5 +1,5 @@
 /*
- * run.c - see run.h.
+ * run.c - requests under way: sends them when due, reads the streams, counts what happened.
  *
  * Times are taken where bytes are read: the first content event ends TTFT, the next ones make the
  * gaps between tokens. A request is measured from when it was sent; how long it then was overdue is

@@ -1,5 +1,5 @@
 /*
- * word_pool.c - see word_pool.h.
+ * word_pool.c - words that cost one token each, for prompts of a given length.
  *
  * A tokenizer's file is read, not run: a key of its vocabulary is taken for a token of its own. That
  * holds where the tokenizer cuts text into words before it looks them up, as those with byte-level

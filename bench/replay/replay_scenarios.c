@@ -1,4 +1,7 @@
-/* replay_scenarios.c - see replay_scenarios.h. Times in seconds, lengths in tokens. */
+/*
+ * replay_scenarios.c - workloads that need no trace, from scenarios.def. Times in seconds, lengths
+ * in tokens.
+ */
 #include "bench/replay/replay_scenarios.h"
 
 #include <math.h>

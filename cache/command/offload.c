@@ -1,5 +1,6 @@
 /*
- * offload.c - see the header.
+ * offload.c - computes from how many tokens on CPU memory and disk are of use to an engine on given
+ * GPUs.
  */
 #include "command/offload.h"
 

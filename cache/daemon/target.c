@@ -1,5 +1,5 @@
 /*
- * target.c - see target.h.
+ * target.c - parses a request's target: decoded parts of the path, values of the query.
  */
 #include "daemon/target.h"
 

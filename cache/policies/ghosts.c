@@ -1,4 +1,4 @@
-/* ghosts.c - see ghosts.h */
+/* ghosts.c - names of evicted chunks, so that a policy recognises them when they come back. */
 #include <stdlib.h>
 
 #include "policies/ghosts.h"

@@ -1,4 +1,4 @@
-/* lives.c - see lives.h */
+/* lives.c - keeps statistics of how long chunks wait until they are used again, and how often. */
 #include "policies/lives.h"
 
 #define STEPS       KVT_LIFE_STEPS

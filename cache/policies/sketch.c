@@ -1,4 +1,6 @@
-/* sketch.c - see sketch.h */
+/*
+ * sketch.c - estimates how often a name was seen lately, in at most 4 bytes per entry of the tier.
+ */
 #include <stdlib.h>
 
 #include "policies/sketch.h"

@@ -1,4 +1,7 @@
-/* base64.c - see base64.h. */
+/*
+ * base64.c - base64 (RFC 4648), read strictly: no padding, no whitespace, no loose bits, so that
+ * the same bytes can be written in one way only.
+ */
 #include "base/base64.h"
 
 #include <stdint.h>

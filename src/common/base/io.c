@@ -1,4 +1,4 @@
-/* io.c - see io.h. */
+/* io.c - non-blocking sockets, registered once, and their readiness. */
 #include "base/io.h"
 
 #include <errno.h>

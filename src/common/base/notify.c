@@ -1,4 +1,6 @@
-/* notify.c - see notify.h. */
+/*
+ * notify.c - messages of a program to the service manager that started it (sd_notify of systemd).
+ */
 #include "base/notify.h"
 
 #include <stddef.h>

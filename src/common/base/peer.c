@@ -1,4 +1,4 @@
-/* peer.c - see peer.h. */
+/* peer.c - detects that the other end of a TCP connection has vanished. */
 #include "base/peer.h"
 
 #include <netinet/in.h>

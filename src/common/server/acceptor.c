@@ -1,5 +1,5 @@
 /*
- * acceptor.c - see acceptor.h.
+ * acceptor.c - accepts clients on the listening socket of an event loop.
  */
 #include "server/acceptor.h"
 

@@ -1,5 +1,5 @@
 /*
- * listen.c - see listen.h.
+ * listen.c - opens a listening socket for an address HOST:PORT.
  */
 #include "server/listen.h"
 

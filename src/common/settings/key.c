@@ -1,5 +1,5 @@
 /*
- * key.c - see key.h.
+ * key.c - tables of a configuration's keys, and the conversion of one key's text to its value.
  */
 #include "settings/key.h"
 

@@ -1,5 +1,6 @@
 /*
- * reference.c - see reference.h.
+ * reference.c - writes a schema for people: the tables of a reference page, and a YAML file with
+ * every key and its default.
  */
 #include "settings/reference.h"
 

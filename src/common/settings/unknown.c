@@ -1,5 +1,5 @@
 /*
- * unknown.c - see unknown.h.
+ * unknown.c - reports an unknown key, with a suggestion.
  */
 #include "settings/unknown.h"
 

@@ -1,5 +1,5 @@
 /*
- * walk.c - see walk.h.
+ * walk.c - reads a document into a struct, by a schema.
  */
 #include "settings/walk.h"
 

@@ -1,4 +1,7 @@
-/* watch.c - see watch.h. */
+/*
+ * watch.c - a list of all TLS contexts of a process, by which their certificates are renewed while
+ * it runs.
+ */
 #include "tls/watch.h"
 
 #include <stdlib.h>

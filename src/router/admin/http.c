@@ -1,5 +1,5 @@
 /*
- * http.c - see http.h.
+ * http.c - the admin address's HTTP server: clients of src/common/server on the control thread.
  */
 #include "admin/http.h"
 

@@ -1,4 +1,4 @@
-/* reload.c - see reload.h. */
+/* reload.c - takes over a changed configuration file while requests run. */
 #include "admin/reload.h"
 
 #include <jansson.h>

@@ -1,9 +1,10 @@
 /*
- * workers.c - see workers.h.
+ * workers.c - serves /workers on the admin address: lists, adds, changes, drains and removes
+ * workers.
  *
- *	GET /workers            GET /workers/ID          POST /workers/ID/drain
- *	POST /workers           PATCH /workers/ID        POST /workers/ID/undrain
- *	                        DELETE /workers/ID
+ * 	GET /workers            GET /workers/ID          POST /workers/ID/drain
+ * 	POST /workers           PATCH /workers/ID        POST /workers/ID/undrain
+ * 	                        DELETE /workers/ID
  */
 #include "admin/workers.h"
 

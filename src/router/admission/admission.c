@@ -1,4 +1,7 @@
-/* admission.c - see admission.h. */
+/*
+ * admission.c - state that all event loops share to decide which request is sent, waits or is
+ * refused.
+ */
 #include "admission/admission.h"
 
 #include <math.h>

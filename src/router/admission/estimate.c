@@ -1,4 +1,4 @@
-/* estimate.c - see estimate.h. */
+/* estimate.c - predicts the fate of a request that would arrive now, without sending it. */
 #include "admission/estimate.h"
 
 /* Longest age of a published limit on prices, which a gate computes only while requests wait. */

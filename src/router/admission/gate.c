@@ -1,4 +1,4 @@
-/* gate.c - see gate.h. */
+/* gate.c - the requests of one model that wait in one event loop. */
 #include "admission/gate_inside.h"
 
 #include <math.h>

@@ -1,4 +1,4 @@
-/* pace.c - see pace.h. */
+/* pace.c - limits a worker's prompts so that the promises of its running streams are kept. */
 #include "admission/pace.h"
 
 static int64_t get(const _Atomic int64_t *word)

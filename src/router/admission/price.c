@@ -1,4 +1,4 @@
-/* price.c - see price.h. */
+/* price.c - the highest price at which the workers can do all cheaper requests. */
 #include "admission/price.h"
 
 #include <math.h>

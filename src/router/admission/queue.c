@@ -1,4 +1,4 @@
-/* queue.c - see queue.h. */
+/* queue.c - waiting requests in the order of sending, and the choice of those to give up. */
 #include "admission/queue.h"
 
 #include <stdlib.h>

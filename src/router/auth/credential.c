@@ -1,4 +1,4 @@
-/* credential.c - see credential.h. */
+/* credential.c - reads the key of a request: `Authorization: Bearer KEY` or `x-api-key: KEY`. */
 #include "auth/credential.h"
 
 #include <openssl/crypto.h>

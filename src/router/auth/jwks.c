@@ -1,4 +1,4 @@
-/* jwks.c - see jwks.h. */
+/* jwks.c - the public keys that verify clients' tokens (JSON Web Key Set, RFC 7517), by name. */
 #include "auth/jwks.h"
 
 #include <jansson.h>

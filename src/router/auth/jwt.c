@@ -1,4 +1,7 @@
-/* jwt.c - see jwt.h. */
+/*
+ * jwt.c - a client's token (JSON Web Token, RFC 7519, signed in compact form): verifies it and
+ * converts it into an entry like those of the keys file.
+ */
 #include "auth/jwt.h"
 
 #include <jansson.h>

@@ -1,4 +1,4 @@
-/* ejection.c - see ejection.h. */
+/* ejection.c - ejects workers because of bad answers. */
 #include "fleet/ejection.h"
 
 #include "base/clock.h"

@@ -1,4 +1,6 @@
-/* foreign.c - see foreign.h. */
+/*
+ * foreign.c - finds foreign requests at a worker, from its metrics of waiting and running requests.
+ */
 #include "fleet/foreign.h"
 
 #define KEEP  0.8 /* factor by which the sums fade when further prompts have ended */

@@ -1,5 +1,5 @@
 /*
- * pin.c - see pin.h.
+ * pin.c - finds the worker that a client names in the field x-kvway-pin (http.pin).
  */
 #include "fleet/pin.h"
 

@@ -1,4 +1,4 @@
-/* ranks.c - see ranks.h. */
+/* ranks.c - the data-parallel ranks of one endpoint, each a worker of its own. */
 #include "fleet/ranks.h"
 
 #include <stdio.h>

@@ -1,4 +1,4 @@
-/* room.c - see room.h. */
+/* room.c - how many prompt tokens in flight fit a worker's KV memory, learned from its metrics. */
 #include "fleet/room.h"
 
 #include <math.h>

@@ -1,4 +1,7 @@
-/* settings.c - see settings.h. */
+/*
+ * settings.c - the configuration and the strategy in force, which a reload replaces while requests
+ * run.
+ */
 #include "fleet/settings.h"
 
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* stall.c - see stall.h. */
+/* stall.c - detects an engine that has stopped behind a living API server. */
 #include "fleet/stall.h"
 
 #include "base/clock.h"

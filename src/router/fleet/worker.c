@@ -1,4 +1,7 @@
-/* worker.c - see worker.h. */
+/*
+ * worker.c - one vLLM server, or a data-parallel rank of one (ranks.h): its configuration and its
+ * state.
+ */
 #include "fleet/worker.h"
 
 #include <netdb.h>

@@ -1,5 +1,5 @@
 /*
- * compare.c - see compare.h.
+ * compare.c - compares two groups, and computes whether they differ by more than chance.
  */
 #include "groups/compare.h"
 

@@ -1,5 +1,6 @@
 /*
- * samples.c - see samples.h.
+ * samples.c - reads numbers from `/metrics`: of one group, its requests, promises, tokens and
+ * times; of two groups, whether copies of one group's requests got the same answers from the other.
  */
 #include "groups/samples.h"
 

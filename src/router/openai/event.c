@@ -1,5 +1,5 @@
 /*
- * event.c - see event.h.
+ * event.c - recognizes error and end events of an answer's stream by their first or last bytes.
  */
 #include "openai/event.h"
 

@@ -1,5 +1,6 @@
 /*
- * legs.c - see legs.h.
+ * legs.c - plans the two bodies of a request that one worker prefills and another decodes, and
+ * reads the parameters that the prefiller's answer has for the decoder.
  */
 #include "openai/legs.h"
 

@@ -1,5 +1,5 @@
 /*
- * members.c - see members.h.
+ * members.c - finds the top-level members of a JSON object in its text.
  */
 #include "openai/members.h"
 

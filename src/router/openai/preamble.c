@@ -1,4 +1,6 @@
-/* preamble.c - see preamble.h. */
+/*
+ * preamble.c - recognizes the part of a stream that comes before its engine has computed anything.
+ */
 #include "openai/preamble.h"
 
 #include <string.h>

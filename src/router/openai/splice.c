@@ -1,5 +1,5 @@
 /*
- * splice.c - see splice.h.
+ * splice.c - edits a body so that a worker reads another `model` or `cache_salt`.
  */
 #include "openai/splice.h"
 

@@ -1,4 +1,4 @@
-/* admit.c - see admit.h. */
+/* admit.c - decides whether a request is sent now or waits in kvway. */
 #include "proxy/admit.h"
 
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 /*
- * busy.c - see busy.h.
+ * busy.c - answers of a worker whose engine is full, and what kvway learns from them.
  */
 #include "proxy/busy.h"
 

@@ -1,4 +1,4 @@
-/* client.c - see client.h. */
+/* client.c - a client's connection: its state, and the bytes sent on it. */
 #include "proxy/client.h"
 
 #include "base/log.h"

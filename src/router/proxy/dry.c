@@ -1,4 +1,7 @@
-/* dry.c - see dry.h. */
+/*
+ * dry.c - a request that is only explained: it passes the steps of any request, and reaches no
+ * worker.
+ */
 #include "proxy/dry.h"
 
 #include <stdarg.h>

@@ -1,5 +1,5 @@
 /*
- * fits.c - see fits.h.
+ * fits.c - finds the workers that take a prompt of this length.
  */
 #include "proxy/fits.h"
 

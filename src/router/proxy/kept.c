@@ -1,4 +1,4 @@
-/* kept.c - see kept.h. */
+/* kept.c - judges whether the promise to a request was kept. */
 #include "proxy/kept.h"
 
 #include "proxy/groups.h"

@@ -1,5 +1,6 @@
 /*
- * lacking.c - see lacking.h.
+ * lacking.c - handles a request whose model is unknown, or has no worker: the request waits, or its
+ * client gets an error.
  */
 #include "proxy/lacking.h"
 

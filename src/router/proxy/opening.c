@@ -1,4 +1,7 @@
-/* opening.c - see opening.h. */
+/*
+ * opening.c - the beginning of an answer: its bytes before the first token, and the bytes held back
+ * from the client until kvway can judge the answer.
+ */
 #include "proxy/opening.h"
 
 #include <string.h>

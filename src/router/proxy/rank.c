@@ -1,4 +1,4 @@
-/* rank.c - see rank.h. */
+/* rank.c - the field X-data-parallel-rank of requests to a data-parallel rank (fleet/ranks.h). */
 #include "proxy/rank.h"
 
 #include "proxy/loop.h"

@@ -1,4 +1,4 @@
-/* retry.c - see retry.h. */
+/* retry.c - decides whether a request that failed may be sent again, and where. */
 #include "proxy/retry.h"
 
 #include "base/clock.h"

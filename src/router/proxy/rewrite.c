@@ -1,5 +1,6 @@
 /*
- * rewrite.c - see rewrite.h.
+ * rewrite.c - changes a request's body: the salt of its tenant, the model of an alias or of its
+ * group, and members that direct the engine, which a key may send only if its entry allows them.
  */
 #include "proxy/rewrite.h"
 

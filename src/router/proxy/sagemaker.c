@@ -1,5 +1,5 @@
 /*
- * sagemaker.c - see sagemaker.h.
+ * sagemaker.c - SageMaker's fields in the head of a request to /invocations, which workers obey.
  */
 #include "proxy/sagemaker.h"
 

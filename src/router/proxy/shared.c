@@ -1,4 +1,7 @@
-/* shared.c - see shared.h. */
+/*
+ * shared.c - the data that all event loops share: limits, the account of repeats, the order to
+ * drain, owners of stored responses.
+ */
 #include "proxy/shared.h"
 
 #include <string.h>

@@ -1,4 +1,4 @@
-/* silence.c - see silence.h. */
+/* silence.c - bytes for a client whose stream waits (http.keep_alive_comments). */
 #include "proxy/silence.h"
 
 #include <string.h>

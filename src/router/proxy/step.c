@@ -1,4 +1,4 @@
-/* step.c - see step.h. */
+/* step.c - the steps of a request, from the scan of its body until it is sent to a worker. */
 #include "proxy/step.h"
 
 #include "admin/explanation.h"

@@ -1,5 +1,5 @@
 /*
- * tried.c - see tried.h.
+ * tried.c - remembers the workers that have failed a request, and finds those that are left for it.
  */
 #include "proxy/tried.h"
 

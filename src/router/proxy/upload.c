@@ -1,5 +1,6 @@
 /*
- * upload.c - see upload.h.
+ * upload.c - the received bytes of one request: its head, and the part of its body that has
+ * arrived.
  *
  * A body is seldom copied: an edit moves the following bytes within the edit's block of 8 or 64
  * KiB, and all other blocks stay as received. A chunked body first loses its framing, block by

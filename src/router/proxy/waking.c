@@ -1,4 +1,7 @@
-/* waking.c - see waking.h. */
+/*
+ * waking.c - lets a request wait for a worker when its model is known but has none
+ * (discovery.wake.hold).
+ */
 #include "proxy/waking.h"
 
 #include <stdio.h>

@@ -1,5 +1,6 @@
 /*
- * whose.c - see whose.h.
+ * whose.c - finds the worker and the tenant of an object that one worker alone keeps and clients
+ * request by id.
  */
 #include "proxy/whose.h"
 

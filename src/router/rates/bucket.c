@@ -1,4 +1,4 @@
-/* bucket.c - see bucket.h. */
+/* bucket.c - budgets per minute and per day, each in one atomic word. */
 #include "rates/bucket.h"
 
 #define MINUTE_NS 60e9

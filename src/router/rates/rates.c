@@ -1,4 +1,7 @@
-/* rates.c - see rates.h. */
+/*
+ * rates.c - checks requests against the limits of their key, tenant and model, and charges their
+ * use.
+ */
 #include "rates/rates.h"
 
 #include <stdio.h>

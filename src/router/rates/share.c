@@ -1,4 +1,4 @@
-/* share.c - see share.h. */
+/* share.c - replicas of kvway add up their charges to one key, tenant or model. */
 #include "rates/share.h"
 
 #define IDLE_NS    (INT64_C(10) * 1000000000)

@@ -1,4 +1,4 @@
-/* table.c - see table.h. */
+/* table.c - the counts of each key, tenant and model that has limits, by name. */
 #include "rates/table.h"
 
 #include <pthread.h>

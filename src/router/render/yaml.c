@@ -1,5 +1,6 @@
 /*
- * yaml.c - see yaml.h.
+ * yaml.c - writes YAML: lines that are indented by two blanks for each depth, and texts in quotes
+ * where they need them.
  */
 #include "render/yaml.h"
 

@@ -1,4 +1,7 @@
-/* peers.c - see peers.h. */
+/*
+ * peers.c - keeps the other replicas' messages about their load, and how far each replica is
+ * trusted.
+ */
 #include "sharing/peers.h"
 
 #include <stdlib.h>

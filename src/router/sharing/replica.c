@@ -1,4 +1,7 @@
-/* replica.c - see replica.h. */
+/*
+ * replica.c - the part of load sharing in one replica: writes its messages and applies those of the
+ * others.
+ */
 #include "sharing/replica.h"
 
 #include <stdlib.h>

@@ -1,4 +1,7 @@
-/* file.c - see file.h. */
+/*
+ * file.c - reads a snapshot's file, only if it belongs to this user, and replaces it, only as a
+ * whole.
+ */
 #include "state/file.h"
 
 #include <errno.h>

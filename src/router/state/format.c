@@ -1,4 +1,4 @@
-/* format.c - see format.h. */
+/* format.c - a snapshot as a stream of bytes: written to a descriptor and read from one. */
 #include "state/format.h"
 
 #include <errno.h>

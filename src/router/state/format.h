@@ -14,8 +14,8 @@
  * are found like flipped bits; END shows that nothing is missing. Numbers are in the byte order of
  * the writing machine; a machine with another order refuses the snapshot.
  *
- * Writing and reading do not seek, so a pipe or a socket can be used like a file. The writer needs 64 KiB, the reader
- * as much. Checksums find damage, not malice: records may hold anything.
+ * Writing and reading do not seek, so a pipe or a socket can be used like a file. The writer needs
+ * 64 KiB, the reader as much. Checksums find damage, not malice: records may hold anything.
  *
  * Threads: a writer or a reader belongs to one.
  */

@@ -1,5 +1,6 @@
 /*
- * channel.c - see channel.h.
+ * channel.c - sends and receives the packets of a takeover, with descriptors, over a Unix socket of
+ * type SOCK_SEQPACKET.
  */
 #include "takeover/channel.h"
 

@@ -1,5 +1,6 @@
 /*
- * scale.c - see scale.h.
+ * scale.c - scales a pool's Deployment or StatefulSet from zero to one replica by the API of
+ * Kubernetes.
  */
 #include "fleet/wake/scale.h"
 

@@ -1,5 +1,6 @@
 /*
- * wakes.c - see wakes.h.
+ * wakes.c - models that have no worker at the moment: which of them may be woken, and how many
+ * requests wait for each.
  */
 #include "fleet/wake/wakes.h"
 

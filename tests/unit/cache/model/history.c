@@ -1,5 +1,6 @@
 /*
- * history.c - see the header.
+ * history.c - random histories of a whole cache, through the public header only, against the
+ * oracle.
  *
  * Presence is proved in two ways. In a roomy profile nothing is ever evicted, so whatever was put must
  * be found until it is erased, expires, or a fault may have hit it. In a tight one a chunk must be
