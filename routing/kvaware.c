@@ -341,7 +341,8 @@ static void note_generation(struct kvaware *ka, const struct kvw_candidate *c)
 		}
 }
 
-/* Whether the worker reuses fragments, and the table's entries describe its present cache. */
+/* Returns whether the worker reuses fragments, and the table's entries describe its present
+ * cache. */
 static bool may_blend(const struct kvaware *ka, const struct kvw_candidate *c)
 {
 	uint32_t known =

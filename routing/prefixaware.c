@@ -185,7 +185,7 @@ static int32_t part_of(const struct kvw_candidate *c, const struct kvw_weighing 
 	return (int32_t)(KVW_SHARE_ONE * (double)c->share / w->shares);
 }
 
-/* Whether a candidate with a small share got more than its share, by at least a request. */
+/* Returns whether a candidate with a small share got more than its share, by at least a request. */
 static bool is_ahead(const struct kvw_prefixaware *pa, const struct kvw_candidate *c,
 	const struct kvw_weighing *w)
 {
@@ -218,8 +218,8 @@ static size_t open_costs(const struct kvw_prefixaware *pa, const struct kvw_cand
 	return count;
 }
 
-/* Whether shares bar candidates. They do not if all candidates that pass the guards are ahead of
- * their shares. */
+/* Returns whether shares bar candidates. They do not if all candidates that pass the guards are
+ * ahead of their shares. */
 static bool counts_shares(const struct kvw_prefixaware *pa, const struct kvw_candidates *set,
 	const struct kvw_weighing *w)
 {
@@ -425,8 +425,8 @@ static enum kvw_err prefixaware_explain(struct kvw_strategy *self,
 	return KVW_OK;
 }
 
-/* Whether no other prefill ran together with this request's. Others of less than a tenth of its
- * work are ignored. */
+/* Returns whether no other prefill ran together with this request's. Others of less than a tenth of
+ * its work are ignored. */
 static bool was_alone(const struct kvw_decision *decision, const struct kvw_outcome *outcome)
 {
 	int64_t little = decision->prefill_ns / 10;
@@ -445,8 +445,8 @@ static uint32_t predicted_hit(const struct kvw_decision *decision)
 	return hit;
 }
 
-/* Whether more tokens were cached than the device was known to have: the rest may have been loaded
- * from lower tiers, whose time is not prefill. Predictions are exact only to some blocks. */
+/* Returns whether more tokens were cached than the device was known to have: the rest may have been
+ * loaded from lower tiers, whose time is not prefill. Predictions are exact only to some blocks. */
 static bool came_from_elsewhere(
 	const struct kvw_decision *decision, const struct kvw_outcome *outcome, uint32_t prompt)
 {

@@ -63,8 +63,8 @@ static uint32_t age_of(struct kvw_slot *slot, uint32_t now)
 	return now - atomic_load_explicit(&slot->stamp, memory_order_relaxed);
 }
 
-/* Whether the first holder is alive. Without a branch, since it mostly is, and it is in the slot's
- * first line. */
+/* Returns whether the first holder is alive. Without a branch, since it mostly is, and it is in the
+ * slot's first line. */
 static bool first_lives(struct kvw_radix *tree, struct kvw_slot *slot)
 {
 	uint64_t word = atomic_load_explicit(&slot->word[0], memory_order_acquire);

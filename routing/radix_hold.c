@@ -57,7 +57,7 @@ static struct kvw_holder holder_at(struct place place)
 	return kvw_holder_unpack(load_word(place.slot, place.word));
 }
 
-/* Whether the worker used the first `upto` chunks so recently that no write is needed. */
+/* Returns whether the worker used the first `upto` chunks so recently that no write is needed. */
 static bool held_lately(struct kvw_radix *tree, struct kvw_slot *slot, uint32_t upto,
 	const struct kvw_ledger *ledger)
 {
@@ -105,8 +105,8 @@ static bool extend(
 	return true;
 }
 
-/* Whether the entry is not newer than the ledger's time; another loop's ledger may have been ahead
- * of this one. */
+/* Returns whether the entry is not newer than the ledger's time; another loop's ledger may have
+ * been ahead of this one. */
 static bool is_past(struct kvw_holder h, uint32_t now)
 {
 	return now - h.tick <= KVW_HOLDER_OLDEST &&

@@ -196,7 +196,8 @@ static inline unsigned kvw_slot_part_shift(uint32_t i)
 	return (i - 1) % KVW_NODE_PARTS * KVW_NODE_PART_BITS;
 }
 
-/* Whether the run's chunk i has this hash; for i > 0 a match is wrong with probability 2^-21. */
+/* Returns whether the run's chunk i has this hash; for i > 0 a match is wrong with probability
+ * 2^-21. */
 static inline bool kvw_slot_matches(struct kvw_slot *slot, uint32_t i, uint64_t hash)
 {
 	uint64_t word;
@@ -213,9 +214,9 @@ static inline void kvw_slot_prefetch_hash(struct kvw_slot *slot, uint32_t i)
 		__builtin_prefetch(&slot->word[kvw_slot_part_word(i)]);
 }
 
-/* Whether the slot is a live node whose run begins with `chunks` chunks, the last of which has this
- * hash. The hash is cumulative and so checks all of them: the slot may have been reused for another
- * prompt with the same first chunk. */
+/* Returns whether the slot is a live node whose run begins with `chunks` chunks, the last of which
+ * has this hash. The hash is cumulative and so checks all of them: the slot may have been reused
+ * for another prompt with the same first chunk. */
 static inline bool kvw_slot_begins(struct kvw_slot *slot, uint32_t chunks, uint64_t last)
 {
 	return kvw_slot_refs(slot) != 0 &&
@@ -331,7 +332,7 @@ void kvw_node_cut(struct kvw_radix *tree, uint32_t index, uint32_t upto, uint64_
 /* Removes all holders from a dead node, with their tokens. */
 void kvw_node_clear(struct kvw_radix *tree, struct kvw_pool *pool, struct kvw_slot *slot);
 
-/* Whether any holder is alive. */
+/* Returns whether any holder is alive. */
 bool kvw_node_held(struct kvw_radix *tree, struct kvw_slot *slot);
 
 /* Drops dead holders of a locked node and the overflow slots that this empties. */

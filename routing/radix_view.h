@@ -85,7 +85,7 @@ static inline _Atomic int32_t *kvw_view_tick(
 	return &views->rings[(uint64_t)worker * views->ticks + (tick & (views->ticks - 1))];
 }
 
-/* Whether an entry of this tick is alive. Ticks wrap around; a window is short. */
+/* Returns whether an entry of this tick is alive. Ticks wrap around; a window is short. */
 static inline bool kvw_view_alive(uint64_t window, uint32_t tick)
 {
 	uint32_t floor = (uint32_t)(window >> 32);

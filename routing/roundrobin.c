@@ -55,8 +55,8 @@ static double largest_share(const struct kvw_candidates *set)
 	return largest;
 }
 
-/* Whether a worker with this part (0 to 1) of the turns has a turn in this round: turns are spread
- * evenly, and differ between workers. */
+/* Returns whether a worker with this part (0 to 1) of the turns has a turn in this round: turns are
+ * spread evenly, and differ between workers. */
 static bool has_turn(uint32_t round, double part, uint32_t worker)
 {
 	uint64_t step = part < 1 ? (uint64_t)(part * 0x1p32) : UINT64_C(1) << 32;

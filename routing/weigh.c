@@ -26,7 +26,7 @@ void kvw_prefixaware_forget(struct kvw_prefixaware *pa, uint32_t worker)
 	kvw_capacity_share_restart(&pa->known->capacity_share, worker);
 }
 
-/* Whether a candidate's cache has a newer generation than the one that the tree knows. */
+/* Returns whether a candidate's cache has a newer generation than the one that the tree knows. */
 static bool is_newer(const struct kvw_prefixaware *pa, const struct kvw_candidate *c)
 {
 	uint32_t known = atomic_load_explicit(&pa->known->generations[c->id], memory_order_relaxed);
@@ -74,8 +74,8 @@ static size_t place_of(const struct kvw_candidates *set, uint32_t id)
 	return place < set->count && set->items[place].id == id ? place : set->count;
 }
 
-/* Whether ids are indices and loads lie on a board, as in a fleet that never lost a worker and
- * serves one model. */
+/* Returns whether ids are indices and loads lie on a board, as in a fleet that never lost a worker
+ * and serves one model. */
 static bool is_dense(const struct kvw_candidates *set)
 {
 	return set->board != NULL && set->count > 0 &&
@@ -143,8 +143,8 @@ static uint64_t plain_word(uint64_t version, uint32_t block_size)
 	return version << 6 | (block_size == 0 ? 0 : (uint64_t)__builtin_ctz(block_size) + 1);
 }
 
-/* Whether this set was found plain when it was last read: every candidate usable, of a known
- * generation and of a full share. Then sets *block_size. */
+/* Returns whether this set was found plain when it was last read: every candidate usable, of a
+ * known generation and of a full share. Then sets *block_size. */
 static bool is_plain(
 	struct kvw_prefixaware *pa, const struct kvw_candidates *set, uint32_t *block_size)
 {

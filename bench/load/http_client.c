@@ -39,7 +39,7 @@ struct conn {
 	bool reused;    /* carried another request before */
 	bool answering; /* a byte of the answer was read */
 	bool complete;  /* the parser saw the answer's end */
-	char name[16], value[16];      /* of the header line that is read, as far as there is room */
+	char name[16], value[16]; /* of the header line that is read, as far as there is room */
 	size_t name_len, value_len;    /* as they came */
 };
 

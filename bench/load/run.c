@@ -269,7 +269,8 @@ static const struct kvb_http_handler handler = {
 
 /*
  * A request sent early counts as sent when it is due. This program's own lateness is added as it
- * would be at the clock's speed, not multiplied by it; kvsim does the same, from the header x-sim-due.
+ * would be at the clock's speed, not multiplied by it; kvsim does the same, from the header
+ * x-sim-due.
  */
 static void add_due(struct call *call, struct kvb_buf *headers)
 {

@@ -1,9 +1,9 @@
 /*
  * word_pool.c - words that cost one token each, for prompts of a given length.
  *
- * A tokenizer's file is read, not run: a key of its vocabulary is taken for a token of its own. That
- * holds where the tokenizer cuts text into words before it looks them up, as those with byte-level
- * BPE and SentencePiece do; what a prompt really costs is in the server's usage.
+ * A tokenizer's file is read, not run: a key of its vocabulary is taken for a token of its own.
+ * That holds where the tokenizer cuts text into words before it looks them up, as those with
+ * byte-level BPE and SentencePiece do; what a prompt really costs is in the server's usage.
  */
 #include "bench/load/word_pool.h"
 

@@ -55,11 +55,11 @@ void kvb_nixl_finish(struct kvb_worker *worker);
 /* Of a request that was computed: holds its KV, and writes the answer's parameters; null where it
  * asked for none. */
 void kvb_nixl_answer(struct kvb_exchange *x, struct kvb_buf *out);
-/* Whether the answer has parameters. */
+/* Returns whether the answer has parameters. */
 bool kvb_nixl_answers(const struct kvb_exchange *x);
 
-/* Begins to pull what the request's parameters name. False: there is nothing to pull, and the request
- * goes into the engine as any other. True: `submit` follows, or the request is given up. */
+/* Begins to pull what the request's parameters name. False: there is nothing to pull, and the
+ * request goes into the engine as any other. True: `submit` follows, or the request is given up. */
 bool kvb_nixl_pull(struct kvb_exchange *x);
 /* A member `nixl` for /sim/stats. */
 void kvb_nixl_stats(const struct kvb_worker *worker, struct kvb_buf *out);

@@ -12,7 +12,8 @@
 void kvb_read_id(struct kvb_exchange *x, const struct kvb_request *request);
 /* What all APIs have in common, then what is the API's own. */
 bool kvb_read_common(struct kvb_exchange *x, struct kvb_error *error);
-/* Whether prompts and answers fit the model; shortens an answer if the request names no length. */
+/* Returns whether prompts and answers fit the model; shortens an answer if the request names no
+ * length. */
 bool kvb_read_lengths(struct kvb_exchange *x, struct kvb_error *error);
 
 #endif

@@ -46,8 +46,8 @@ struct kvb_time {
 struct kvb_worker {
 	const struct kvb_options *options;
 	uint32_t index;
-	/* Data-parallel ranks: engines behind one server. The first has the server and all others, which
-	 * have none of their own; without ranks a worker is its only one. */
+	/* Data-parallel ranks: engines behind one server. The first has the server and all others,
+	 * which have none of their own; without ranks a worker is its only one. */
 	struct kvb_worker *first;
 	struct kvb_worker **ranks; /* the first's, [options->ranks], itself included; owned */
 	uint32_t rank;             /* in the server */
@@ -101,8 +101,8 @@ struct kvb_worker *kvb_worker_create(struct event_base *base, void *zmq,
 	const struct kvb_options *options, uint32_t index, uint16_t port);
 void kvb_worker_destroy(struct kvb_worker *worker);
 
-/* The rank that gets a request: the one that its header names, else the one with the fewest requests.
- * NULL: the header names none, and *wrong has its number. */
+/* The rank that gets a request: the one that its header names, else the one with the fewest
+ * requests. NULL: the header names none, and *wrong has its number. */
 struct kvb_worker *kvb_worker_rank(
 	struct kvb_worker *first, const struct kvb_request *request, uint64_t *wrong);
 /* There may be something to compute: begins a step unless one is running. */
@@ -111,8 +111,8 @@ void kvb_worker_kick(struct kvb_worker *worker);
 void kvb_worker_expect(struct kvb_worker *worker, struct kvb_exchange *x);
 int64_t kvb_worker_sim_ns(const struct kvb_worker *worker); /* simulated time, now */
 uint64_t kvb_worker_random(struct kvb_worker *worker);      /* for ids */
-/* A new engine and counters at 0, as after a restart; running requests are cut. What lies on NVMe or in
- * a shared tier stays. Waits for the tiers to close and open. */
+/* A new engine and counters at 0, as after a restart; running requests are cut. What lies on NVMe
+ * or in a shared tier stays. Waits for the tiers to close and open. */
 bool kvb_worker_restart(struct kvb_worker *worker);
 /* Remembers a response; its id comes without "resp_". The oldest one is forgotten. */
 void kvb_worker_keep_response(
@@ -121,7 +121,7 @@ void kvb_worker_keep_response(
 const struct kvb_buf *kvb_worker_response(const struct kvb_worker *worker, const char *id);
 /* The text that is one token; NULL: none. */
 const char *kvb_worker_separator(const struct kvb_worker *worker);
-/* Whether the model is served; *lora says whether it is an adapter. */
+/* Returns whether the model is served; *lora says whether it is an adapter. */
 bool kvb_worker_serves(const struct kvb_worker *worker, const char *model, bool *lora);
 
 #endif

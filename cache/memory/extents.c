@@ -41,7 +41,7 @@ struct kvt_extents {
 	uint32_t free_units;
 };
 
-/* Whether run a comes before b: by length, then by place. */
+/* Returns whether run a comes before b: by length, then by place. */
 static bool is_before(struct kvt_extent a, struct kvt_extent b)
 {
 	return a.count != b.count ? a.count < b.count : a.first < b.first;

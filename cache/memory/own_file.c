@@ -20,8 +20,8 @@ static bool cannot(const char *path, char why[KVT_REASON_BYTES])
 	return false;
 }
 
-/* Whether the entry is of this kind (S_IFDIR or S_IFREG), belongs to this user, and admits no
- * other. */
+/* Returns whether the entry is of this kind (S_IFDIR or S_IFREG), belongs to this user, and admits
+ * no other. */
 static bool is_own(const char *path, const struct stat *st, mode_t kind, char why[KVT_REASON_BYTES])
 {
 	if ((st->st_mode & S_IFMT) != kind)

@@ -266,7 +266,8 @@ void kvw_load_refused(struct kvw_load *load, int64_t pause_ns, int64_t now_ns);
 /* Drops the learned limit, because the slot goes to another worker. */
 void kvw_load_forget_refusals(struct kvw_load *load);
 
-/* Whether the engine would refuse a further request, by its learned limit. Takes no lock. */
+/* Returns whether the engine would refuse a further request, by its learned limit. Takes no
+ * lock. */
 static inline bool kvw_load_is_full(struct kvw_load *load, int64_t now_ns)
 {
 	int64_t since = atomic_load_explicit(&load->full_since_ns, memory_order_relaxed);
@@ -280,7 +281,7 @@ static inline bool kvw_load_is_full(struct kvw_load *load, int64_t now_ns)
 	return kvw_load_inflight(load) >= limit;
 }
 
-/* Whether the engine is full now, and the end of a request will make room. */
+/* Returns whether the engine is full now, and the end of a request will make room. */
 static inline bool kvw_load_will_have_room(struct kvw_load *load, int64_t now_ns)
 {
 	return kvw_load_is_full(load, now_ns) && kvw_load_inflight(load) > 0;

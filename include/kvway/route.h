@@ -343,8 +343,8 @@ const char *kvw_reason_name(enum kvw_reason reason);
 /* Returns the reason as half a sentence, for example "it is its turn". */
 const char *kvw_reason_why(enum kvw_reason reason);
 
-/* Whether decisions of this strategy may have this reason: it is a shared reason, or one of the
- * strategy's own. */
+/* Returns whether decisions of this strategy may have this reason: it is a shared reason, or one of
+ * the strategy's own. */
 bool kvw_reason_of(const struct kvw_strategy_ops *ops, enum kvw_reason reason);
 
 /* Returns the text of a verdict, for example "costs_more". */

@@ -366,7 +366,7 @@ static uint32_t usable_workers(void *arg)
 	return (uint32_t)kvw_fleet_usable_count(app->fleet);
 }
 
-/* Whether workers have answered, and reported what they hold. */
+/* Returns whether workers have answered, and reported what they hold. */
 static bool is_warm(const struct kvw_app *app)
 {
 	return kvw_admin_workers_known(app->admin) &&

@@ -579,7 +579,7 @@ static void load_settings(struct reader *r)
 	r->cli->config = config;
 }
 
-/* Whether `render` is called for a manifest rather than for a configuration of kvway. */
+/* Returns whether `render` is called for a manifest rather than for a configuration of kvway. */
 static bool is_manifest(int argc, char **argv)
 {
 	static const char *const words[] = {"--file", "--fields", "--help", "-h"};

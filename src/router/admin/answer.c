@@ -177,8 +177,8 @@ static int answer_health(
 	return 503;
 }
 
-/* Whether requests would wait for models without a worker; if clients were kept away, no model
- * would be woken. */
+/* Returns whether requests would wait for models without a worker; if clients were kept away, no
+ * model would be woken. */
 static bool would_wake(const struct kvw_fleet *fleet)
 {
 	const struct kvw_config *config = fleet->config;
@@ -277,7 +277,7 @@ static const struct kvw_model_card *card_of(const struct kvw_fleet_view *view, c
 	return NULL;
 }
 
-/* Whether the name is only used inside of a group, so that it is not shown. */
+/* Returns whether the name is only used inside of a group, so that it is not shown. */
 static bool is_inner(const struct kvw_config *config, const char *name)
 {
 	bool inner = false;

@@ -202,7 +202,7 @@ static void add_server(
 	}
 }
 
-/* Whether the worker has served the model; most pairs have not. */
+/* Returns whether the worker has served the model; most pairs have not. */
 static bool have_met(const struct kvw_metrics *metrics, size_t slot, size_t model)
 {
 	for (size_t i = 0; i < metrics->loops; i++)

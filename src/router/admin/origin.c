@@ -24,7 +24,7 @@
 
 #define NAME_MOST 253 /* longest host name, without a final dot */
 
-/* Whether the name ends with ".localhost", which browsers never look up (RFC 6761). */
+/* Returns whether the name ends with ".localhost", which browsers never look up (RFC 6761). */
 static bool is_below_localhost(const char *name)
 {
 	size_t len = strlen(name);
@@ -73,7 +73,8 @@ static bool host_of(struct kvw_slice authority, char host[NAME_MOST + 1])
 	return true;
 }
 
-/* Whether a page's origin, scheme://AUTHORITY, has the authority to which the request was sent. */
+/* Returns whether a page's origin, scheme://AUTHORITY, has the authority to which the request was
+ * sent. */
 static bool is_own_page(struct kvw_slice origin, struct kvw_slice authority)
 {
 	const char *at = memmem(origin.data, origin.len, "://", 3);

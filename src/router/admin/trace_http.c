@@ -182,7 +182,7 @@ static bool is_text(const char *wanted, struct kvw_slice stored, size_t most)
 	       memcmp(wanted, stored.data, stored.len) == 0;
 }
 
-/* Whether the request went to this worker, given by its URL or its host:port. */
+/* Returns whether the request went to this worker, given by its URL or its host:port. */
 static bool asked(
 	const struct kvw_fleet *fleet, const struct kvw_trace_story *story, const char *worker)
 {

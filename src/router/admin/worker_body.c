@@ -148,7 +148,7 @@ static json_t *worker_json(const struct kvw_worker_config *worker)
 	return root;
 }
 
-/* Whether the body names another worker than `base` by its URL. */
+/* Returns whether the body names another worker than `base` by its URL. */
 static bool is_other_url(const json_t *change, const struct kvw_worker_config *base)
 {
 	const json_t *url = json_object_get(change, "url");

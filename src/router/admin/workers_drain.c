@@ -81,8 +81,8 @@ static void gone(struct kvw_wait *base)
 	release_drain(drain);
 }
 
-/* Whether the worker has no request. Before LEAST_NS that is not certain, so that it counts only at
- * the end of the wait. */
+/* Returns whether the worker has no request. Before LEAST_NS that is not certain, so that it counts
+ * only at the end of the wait. */
 static bool is_idle(const struct drain *drain, int64_t now_ns)
 {
 	struct kvw_worker *worker = drain->worker, *rank;

@@ -79,7 +79,7 @@ static inline double kvw_admission_rate(const struct kvw_admission *admission)
 	return atomic_load_explicit(&admission->done_per_ns, memory_order_relaxed);
 }
 
-/* Whether the workers have as much work as they can do. */
+/* Returns whether the workers have as much work as they can do. */
 static inline bool kvw_admission_full(const struct kvw_admission *admission)
 {
 	return atomic_load_explicit(&admission->busy_share, memory_order_relaxed) > KVW_FULL_SHARE;

@@ -59,7 +59,7 @@ static void init_like_others(struct kvw_gate *gate, struct kvw_admission *admiss
 			atomic_load_explicit(&admission->limits[class], memory_order_relaxed);
 }
 
-/* Whether the request's price is too high for it to be sent before its wait ends. */
+/* Returns whether the request's price is too high for it to be sent before its wait ends. */
 static bool is_too_dear(const struct kvw_gate *gate, const struct kvw_waiter *w)
 {
 	return w->promised && kvw_price_too_high(&gate->price, w) &&

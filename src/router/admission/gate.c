@@ -156,7 +156,7 @@ static bool is_idle(const struct kvw_gate *gate, uint32_t worker, int64_t now_ns
 	return !kvw_pace_busy(&gate->admission->paces[worker], now_ns);
 }
 
-/* Whether the strategy would pass over this worker. */
+/* Returns whether the strategy would pass over this worker. */
 static bool is_barred(const struct kvw_cost *cost)
 {
 	return cost->verdict == KVW_VERDICT_UNUSABLE || cost->verdict == KVW_VERDICT_BOUND ||
@@ -323,9 +323,9 @@ static bool late_for_long(const struct kvw_gate *gate, int64_t now_ns)
 	       gate->late_ns - gate->late_since_ns > LATE_NS;
 }
 
-/* Whether the waiting work of the most important class takes longer than this request's promise.
- * The workers' busy time shows that only seconds later, the prices only after a minute of offered
- * work. */
+/* Returns whether the waiting work of the most important class takes longer than this request's
+ * promise. The workers' busy time shows that only seconds later, the prices only after a minute of
+ * offered work. */
 static bool is_crowd(const struct kvw_gate *gate, const struct kvw_entrant *e)
 {
 	int64_t waiting =
@@ -576,7 +576,8 @@ static enum rank rank_of(const struct kvw_gate *gate, const struct kvw_waiter *w
 	return w->given_up ? GIVEN_UP : KEPT;
 }
 
-/* Whether a request of this rank could be sent, by the workers' states at the last judgement. */
+/* Returns whether a request of this rank could be sent, by the workers' states at the last
+ * judgement. */
 static bool has_worker(const struct kvw_gate *gate, enum rank rank)
 {
 	if (rank == GIVEN_UP)

@@ -157,22 +157,22 @@ static inline size_t kvw_gate_waiting(const struct kvw_gate *gate)
 	return gate->queue.count;
 }
 
-/* Whether the queue is full. waiting: requests that wait in this loop; most: limit over all
+/* Returns whether the queue is full. waiting: requests that wait in this loop; most: limit over all
  * loops. */
 static inline bool kvw_gate_is_full(uint64_t waiting, uint64_t loops, uint64_t most)
 {
 	return waiting * loops >= most;
 }
 
-/* Whether the entrant's program would evict contexts of running programs that will come back. If
- * so, the entrant waits if it cannot be sent at once. Reads the entrant's turn and the results of
- * kvw_gate_judge. */
+/* Returns whether the entrant's program would evict contexts of running programs that will come
+ * back. If so, the entrant waits if it cannot be sent at once. Reads the entrant's turn and the
+ * results of kvw_gate_judge. */
 bool kvw_gate_crowds(const struct kvw_gate *gate, const struct kvw_entrant *entrant);
 /* assumed time until a program ends, after which another may begin */
 #define KVW_CROWDED_NS INT64_C(30000000000)
 
-/* Whether each of these workers can take this prompt now. Reads the entrant's promise. True is
- * cached for KVW_OPEN_NS, or until this gate fills a worker: examining a thousand workers takes
+/* Returns whether each of these workers can take this prompt now. Reads the entrant's promise. True
+ * is cached for KVW_OPEN_NS, or until this gate fills a worker: examining a thousand workers takes
  * longer than routing a request. */
 bool kvw_gate_open(struct kvw_gate *gate, const struct kvw_entrant *entrant,
 	const struct kvw_candidates *set, int64_t now_ns);
@@ -196,8 +196,8 @@ void kvw_gate_leave(struct kvw_gate *gate, struct kvw_entrant *entrant);
 enum kvw_next kvw_gate_next(struct kvw_gate *gate, int64_t now_ns, kvw_gate_judge_fn *judge,
 	void *user, struct kvw_entrant **out);
 
-/* Whether a judged request whose wait is over is sent to a busy worker rather than refused. A
- * request with a promise is sent while a late answer is worth more than none. A request without a
+/* Returns whether a judged request whose wait is over is sent to a busy worker rather than refused.
+ * A request with a promise is sent while a late answer is worth more than none. A request without a
  * promise is sent, and its engine queues it, as it would have without kvway; unless its client has
  * given up, or every engine would refuse it. */
 static inline bool kvw_gate_sends_late(const struct kvw_entrant *e, int64_t now_ns)

@@ -107,7 +107,7 @@ static inline int64_t kvw_pace_seen_wait_ns(
 int64_t kvw_pace_wait_ns(
 	const struct kvw_pace *pace, int64_t queue_ns, int64_t ahead_ns, int64_t now_ns);
 
-/* Whether the worker is busy with prefill or late answers. */
+/* Returns whether the worker is busy with prefill or late answers. */
 bool kvw_pace_busy(const struct kvw_pace *pace, int64_t now_ns);
 
 #endif

@@ -135,7 +135,7 @@ void kvw_queue_promote(struct kvw_queue *queue, struct kvw_waiter *waiter)
 	items[to] = waiter;
 }
 
-/* Whether request a is given up before request b. */
+/* Returns whether request a is given up before request b. */
 static bool dearer(const struct kvw_waiter *a, const struct kvw_waiter *b)
 {
 	return a->class != b->class ? a->class > b->class

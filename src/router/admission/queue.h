@@ -65,7 +65,7 @@ struct kvw_queue {
 	size_t given_up;           /* number of waiting requests that were given up */
 };
 
-/* Whether a is sent before b; neither is if they are equal. */
+/* Returns whether a is sent before b; neither is if they are equal. */
 static inline bool kvw_waiter_before(const struct kvw_waiter *a, const struct kvw_waiter *b)
 {
 	return a->class != b->class ? a->class < b->class : a->came_ns < b->came_ns;

@@ -91,7 +91,7 @@ void kvw_feed_listen(struct kvw_feed *feed, int handed);
  * and, with `reads`, the modules' records are written, but at most wait_ns. Returns a memory file
  * with the records, which the caller owns; -1: none. */
 int kvw_feed_hand_over(struct kvw_feed *feed, int64_t wait_ns, bool reads);
-/* Whether all modules were settled at the last tick. */
+/* Returns whether all modules were settled at the last tick. */
 bool kvw_feed_settled(const struct kvw_feed *feed);
 
 /* Runs fn(arg) on the feed's thread, soon. KVW_ELIMIT: KVW_FEED_POSTS posts wait already;

@@ -121,7 +121,7 @@ static bool equal_text(const char *a, const char *b)
 	return a == b || (a != NULL && b != NULL && strcmp(a, b) == 0);
 }
 
-/* Whether both recipes have the same settings, and so give every prompt the same keys. */
+/* Returns whether both recipes have the same settings, and so give every prompt the same keys. */
 static bool equal_recipe(const struct kvw_lmcache_recipe *a, const struct kvw_lmcache_recipe *b)
 {
 	return a->algorithm == b->algorithm && a->siphash == b->siphash && a->extra == b->extra &&

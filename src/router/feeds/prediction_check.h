@@ -27,7 +27,7 @@ struct kvw_prediction_check {
 
 #define KVW_PREDICTION_CHECK_WINDOW 32
 
-/* Whether the prediction differs from the answer by less than a block. */
+/* Returns whether the prediction differs from the answer by less than a block. */
 bool kvw_prediction_check_right(uint32_t predicted, uint32_t cached, uint32_t block_tokens);
 
 /* Records one prediction. Returns true when more than half of the last ones were wrong, and then

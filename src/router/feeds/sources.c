@@ -89,9 +89,9 @@ static size_t instance_of(
 	return len;
 }
 
-/* Whether the worker was chosen because of blocks that it reported. Then *name is LMCache's name of
- * it, or its URL if only the engine reports. Blocks of prompts that were sent and not reported yet
- * (routing/claims.h) do not count. */
+/* Returns whether the worker was chosen because of blocks that it reported. Then *name is LMCache's
+ * name of it, or its URL if only the engine reports. Blocks of prompts that were sent and not
+ * reported yet (routing/claims.h) do not count. */
 static bool found_by_reports(const struct kvw_sources *sources,
 	const struct kvw_route_request *route, const struct kvw_worker *worker, char *name,
 	size_t size)

@@ -55,7 +55,8 @@ void kvw_sources_reconfigure(struct kvw_sources *sources, const struct kvw_confi
 /* Drops a worker's records, because another worker gets its slot. */
 void kvw_sources_forget(struct kvw_sources *sources, uint32_t worker);
 
-/* Whether any source may have reports whose worker is unknown, which routed prompts can reveal. */
+/* Returns whether any source may have reports whose worker is unknown, which routed prompts can
+ * reveal. */
 bool kvw_sources_unmapped(const struct kvw_sources *sources);
 
 /* Records that the request goes to this worker. prompt NULL: its tokens are unknown. Writes the log

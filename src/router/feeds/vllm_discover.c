@@ -171,7 +171,7 @@ static void start_probe(struct kvw_vllm_discover *discover, struct target *targe
 	target->due_ns = target->asked_ns + PAUSE_MOST_NS;
 }
 
-/* Whether another request would soon have the same result. */
+/* Returns whether another request would soon have the same result. */
 static bool is_final(CURLcode code, long status)
 {
 	return code == CURLE_OK && (status == 200 || status == 404 || status == 405);

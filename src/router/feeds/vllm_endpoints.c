@@ -23,8 +23,8 @@ static bool text_begins(const char *text, const char *with)
 	return strncmp(text, with, strlen(with)) == 0;
 }
 
-/* Whether the engine listens at the endpoint, by the rule of vLLM's ZmqEventPublisher; 0.0.0.0 is
- * no address to connect to. */
+/* Returns whether the engine listens at the endpoint, by the rule of vLLM's ZmqEventPublisher;
+ * 0.0.0.0 is no address to connect to. */
 static bool is_bound(const char *endpoint)
 {
 	return strchr(endpoint, '*') != NULL || strstr(endpoint, "::") != NULL ||

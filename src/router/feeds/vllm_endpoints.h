@@ -49,7 +49,7 @@ enum kvw_err kvw_vllm_endpoints_make(const char *events, const char *replay, uin
 
 void kvw_vllm_endpoints_finish(struct kvw_vllm_endpoints *endpoints);
 
-/* Whether both endpoints are the same stream. */
+/* Returns whether both endpoints are the same stream. */
 bool kvw_vllm_endpoint_equal(const struct kvw_vllm_endpoint *a, const struct kvw_vllm_endpoint *b);
 
 /* Finds HOST:PORT in a topic kv@HOST:PORT@MODEL. False: the topic has another form. */

@@ -708,7 +708,7 @@ static void hand_over_vllm(void *state)
 	}
 }
 
-/* Whether all workers have answered. Replays are waited for only until their deadline. */
+/* Returns whether all workers have answered. Replays are waited for only until their deadline. */
 static bool settled(void *state)
 {
 	const struct vllm_feed *f = state;

@@ -127,7 +127,7 @@ static uint64_t digest_of(struct kvw_slice payload)
 	return XXH3_64bits(payload.data, payload.len);
 }
 
-/* Whether the payload with this number, which is below next, is that of the batch that was
+/* Returns whether the payload with this number, which is below next, is that of the batch that was
  * applied. */
 static bool is_known(
 	const struct kvw_vllm_stream *stream, uint64_t sequence, struct kvw_slice payload)

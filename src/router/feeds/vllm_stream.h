@@ -81,7 +81,7 @@ enum kvw_err kvw_vllm_stream_open(struct kvw_vllm_stream *stream,
 /* also removes the rank's blocks from the index */
 void kvw_vllm_stream_close(struct kvw_vllm_stream *stream);
 
-/* Whether the index has every block of this rank's cache. */
+/* Returns whether the index has every block of this rank's cache. */
 bool kvw_vllm_stream_sees_all(const struct kvw_vllm_stream *stream);
 
 /* Handles a published message; takes the payload's content. */

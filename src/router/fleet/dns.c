@@ -450,7 +450,7 @@ static void ask_addresses(ares_channel channel, const char *host, int family,
 	ares_getaddrinfo(channel, host, port, &hints, fn, question);
 }
 
-/* Whether the addresses are known without a server; stores them in the question. */
+/* Returns whether the addresses are known without a server; stores them in the question. */
 static bool at_hand(struct kvw_dns *dns, const char *host, struct kvw_dns_question *question)
 {
 	struct kvw_resolve_addresses literal = {0};

@@ -53,7 +53,7 @@ static void count_answer(struct kvw_ejections *all, struct kvw_ejection *worker,
 		period, &old, next, memory_order_relaxed, memory_order_relaxed));
 }
 
-/* Whether the share of bad answers in the window is too large. */
+/* Returns whether the share of bad answers in the window is too large. */
 static bool too_many_bad(
 	const struct kvw_ejections *all, const struct kvw_ejection *worker, int64_t now_ns)
 {

@@ -88,7 +88,8 @@ enum kvw_ejection_change {
 enum kvw_ejection_change kvw_ejection_judge(struct kvw_ejections *all, struct kvw_ejection *worker,
 	enum kvw_grade grade, bool trial, int64_t now_ns, int64_t *for_ms);
 
-/* Whether the worker may get a request now. While it is OUT, only time changes the result. */
+/* Returns whether the worker may get a request now. While it is OUT, only time changes the
+ * result. */
 bool kvw_ejection_allows(const struct kvw_ejection *worker, int64_t now_ns);
 
 /* Called when a worker that is OUT was picked. True: this request is the worker's trial, and its
@@ -103,7 +104,7 @@ int64_t kvw_ejection_force(struct kvw_ejections *all, struct kvw_ejection *worke
  * again. */
 void kvw_ejection_hasten(struct kvw_ejections *all, struct kvw_ejection *worker, int64_t now_ns);
 
-/* Whether any worker is not IN. */
+/* Returns whether any worker is not IN. */
 static inline bool kvw_ejections_any(const struct kvw_ejections *all)
 {
 	return atomic_load_explicit(&all->out, memory_order_relaxed) > 0;

@@ -182,7 +182,7 @@ size_t kvw_fleet_candidates(const struct kvw_fleet *fleet, struct kvw_slice mode
 /* Returns the model for requests that name none: the only model that is not an adapter of another.
  * NULL: there are several, or none is known. */
 struct kvw_model *kvw_fleet_meant_model(const struct kvw_fleet *fleet);
-/* Whether no model, adapters aside, is served by all workers whose models are known. */
+/* Returns whether no model, adapters aside, is served by all workers whose models are known. */
 bool kvw_fleet_divided(const struct kvw_fleet *fleet);
 
 /* If no candidate is usable: makes those usable that are ejected or suspected, but not down; if

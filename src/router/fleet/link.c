@@ -63,7 +63,7 @@ void kvw_links_let_go(struct kvw_links *links)
 	}
 }
 
-/* Whether the link leads to an address that the worker's name no longer has. */
+/* Returns whether the link leads to an address that the worker's name no longer has. */
 static bool goes_astray(struct kvw_link *link)
 {
 	uint32_t version =
@@ -258,7 +258,7 @@ const char *kvw_link_why(const struct kvw_link *link, int cause)
 	return why != NULL ? why : strerror(cause);
 }
 
-/* Whether unrequested bytes wait in the socket: the next answer would begin with them. */
+/* Returns whether unrequested bytes wait in the socket: the next answer would begin with them. */
 static bool link_has_leftovers(struct kvw_link *link)
 {
 	char byte;

@@ -36,10 +36,10 @@ const struct kvw_worker_config *kvw_member_wanted(const struct kvw_member *membe
 /* Records the settings that a source has for the member. Copies. */
 enum kvw_err kvw_member_say(struct kvw_member *member, enum kvw_member_source source,
 	const struct kvw_worker_config *config) KVW_MUST_CHECK;
-/* Whether the member's rank `at` rests. */
+/* Returns whether the member's rank `at` rests. */
 bool kvw_member_rests(const struct kvw_member *member, size_t at);
-/* Whether the number of ranks in a page of metrics is believed: fewer than before only on the third
- * such page in a row, since a starting engine's page may not have all lines yet. */
+/* Returns whether the number of ranks in a page of metrics is believed: fewer than before only on
+ * the third such page in a row, since a starting engine's page may not have all lines yet. */
 bool kvw_member_believes(struct kvw_member *member, uint32_t ranks);
 /* Returns how many rows show the member: one for each of its ranks, or one. */
 size_t kvw_member_rows(const struct kvw_member *member);

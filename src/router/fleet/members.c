@@ -283,7 +283,7 @@ static bool join(struct kvw_members *members, struct kvw_member *member, size_t 
 
 /* --- changes --- */
 
-/* Whether keys differ that a live worker can take over; other changes need a new worker. */
+/* Returns whether keys differ that a live worker can take over; other changes need a new worker. */
 static bool differ_in_place(const struct kvw_worker_config *a, const struct kvw_worker_config *b)
 {
 	struct kvw_worker_config masked = *a;

@@ -16,7 +16,7 @@ static bool is_name_of(const char *url, struct kvw_slice id)
 	       kvw_slice_equal(id, (struct kvw_slice){begin + 3, strcspn(begin + 3, "/")});
 }
 
-/* Whether the id names the worker: by its own name, or a rank by the name of its server. */
+/* Returns whether the id names the worker: by its own name, or a rank by the name of its server. */
 static bool is_named(const struct kvw_worker *worker, struct kvw_slice id)
 {
 	return is_name_of(worker->url, id) || is_name_of(worker->endpoint, id);

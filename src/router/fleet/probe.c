@@ -349,7 +349,7 @@ static void take_metrics(struct target *target, const struct ask *ask)
 			page.more_ranks ? KVW_RANKS_MOST + 1 : (uint32_t)page.rank_count);
 }
 
-/* Whether the failure is kvway's own, and so no fault of the worker. */
+/* Returns whether the failure is kvway's own, and so no fault of the worker. */
 static bool is_ours(struct ask *ask, CURLcode code, const char *why)
 {
 	struct target *target = ask->target;

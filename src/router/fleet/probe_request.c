@@ -21,8 +21,8 @@
 
 #define LIST_ROOM ((size_t)KVW_ADDRESSES_MAX * (INET6_ADDRSTRLEN + 3))
 
-/* Whether the host of the worker's URL is an address; then *out is its form in a URL, with the % of
- * a scope id escaped by RFC 6874. */
+/* Returns whether the host of the worker's URL is an address; then *out is its form in a URL, with
+ * the % of a scope id escaped by RFC 6874. */
 static bool is_literal(const struct kvw_worker *worker, char *out, size_t room)
 {
 	unsigned char bytes[16];

@@ -38,8 +38,8 @@ void kvw_probe_share_take(struct kvw_probe_share *share, struct kvw_fleet *fleet
 void kvw_probe_shares_take(struct kvw_probe_share *const *shares, struct kvw_fleet *fleet,
 	const struct kvw_scrape_page *page);
 
-/* Whether foreign requests wait at the worker; those that were found longer ago than oldest_ns are
- * forgotten. */
+/* Returns whether foreign requests wait at the worker; those that were found longer ago than
+ * oldest_ns are forgotten. */
 bool kvw_probe_share_waits(struct kvw_probe_share *share, struct kvw_fleet *fleet,
 	int64_t oldest_ns, int64_t now_ns);
 

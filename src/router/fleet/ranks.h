@@ -62,7 +62,8 @@ struct kvw_worker *kvw_ranks_next(
  * the field. */
 int64_t kvw_rank_number(struct kvw_worker *worker, bool sure, int64_t now_ns);
 
-/* Whether `data`, the beginning of the body of an answer 400, refuses this number of a rank. */
+/* Returns whether `data`, the beginning of the body of an answer 400, refuses this number of a
+ * rank. */
 bool kvw_rank_denies(const char *data, size_t len, int64_t number);
 
 /* kvw_rank_refused: the server has refused this number; kvw_rank_accepted: it has answered well to

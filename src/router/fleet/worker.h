@@ -180,7 +180,7 @@ enum kvw_err kvw_worker_change(
 	struct kvw_worker *worker, const struct kvw_worker_config *config) KVW_MUST_CHECK;
 /* Makes the worker GONE: no further holds are possible. */
 void kvw_worker_close(struct kvw_worker *worker);
-/* Whether all holders of a GONE worker have released it. */
+/* Returns whether all holders of a GONE worker have released it. */
 bool kvw_worker_is_let_go(const struct kvw_worker *worker);
 /* Makes the worker FREE: clears all its members but the load, which must be empty. */
 void kvw_worker_clear(struct kvw_worker *worker);
@@ -205,13 +205,13 @@ static inline const char *kvw_worker_ca_file(
 	return own != NULL && own[0] != '\0' ? own : config->upstream_tls_ca_file;
 }
 
-/* Whether the worker is healthy by its probes, or not probed yet. */
+/* Returns whether the worker is healthy by its probes, or not probed yet. */
 static inline bool kvw_worker_is_up(const struct kvw_worker *worker)
 {
 	return atomic_load_explicit(&worker->health, memory_order_relaxed) != KVW_HEALTH_DOWN;
 }
 
-/* Whether the worker's probes have only timed out. It may be too busy to answer them. */
+/* Returns whether the worker's probes have only timed out. It may be too busy to answer them. */
 static inline bool kvw_worker_is_late(const struct kvw_worker *worker)
 {
 	return !kvw_worker_is_up(worker) &&
@@ -223,14 +223,16 @@ static inline bool kvw_worker_is_barred(const struct kvw_worker *worker)
 	return atomic_load_explicit(&worker->barred, memory_order_relaxed) != 0;
 }
 
-/* Whether the worker gets no new requests, but can answer. Its stored chunks still exist. */
+/* Returns whether the worker gets no new requests, but can answer. Its stored chunks still
+ * exist. */
 static inline bool kvw_worker_rests(const struct kvw_worker *worker)
 {
 	return kvw_worker_is_up(worker) &&
 	       atomic_load_explicit(&worker->barred, memory_order_relaxed) == KVW_BARRED_DRAINING;
 }
 
-/* Whether the engine sleeps: it computes nothing, but its API server answers and can wake it. */
+/* Returns whether the engine sleeps: it computes nothing, but its API server answers and can wake
+ * it. */
 static inline bool kvw_worker_sleeps(const struct kvw_worker *worker)
 {
 	return kvw_worker_is_up(worker) &&
@@ -254,7 +256,7 @@ static inline void kvw_worker_models_changed(struct kvw_worker *worker, int64_t 
 	atomic_store_explicit(&worker->lead->models_wanted, true, memory_order_release);
 }
 
-/* Whether the present list was requested before an answer showed a change. */
+/* Returns whether the present list was requested before an answer showed a change. */
 static inline bool kvw_worker_models_stale(const struct kvw_worker *worker)
 {
 	const struct kvw_worker *lead = worker->lead;
@@ -270,7 +272,7 @@ static inline bool kvw_worker_models_stale(const struct kvw_worker *worker)
  * requested. */
 bool kvw_worker_models_fault(const struct kvw_worker *worker, char text[KVW_MODELS_FAULT_ROOM]);
 
-/* Whether the worker may get requests. */
+/* Returns whether the worker may get requests. */
 bool kvw_worker_usable(const struct kvw_worker *worker);
 /* "both", "prefill" or "decode". */
 const char *kvw_role_name(enum kvw_role role);
@@ -285,7 +287,7 @@ bool kvw_worker_address(struct kvw_worker *worker, size_t nth, struct sockaddr_s
 bool kvw_worker_address_from(
 	struct kvw_worker *worker, size_t first, size_t nth, struct sockaddr_storage *out);
 size_t kvw_worker_first_address(struct kvw_worker *worker);
-/* Whether this is an address of the worker. */
+/* Returns whether this is an address of the worker. */
 bool kvw_worker_has_address(struct kvw_worker *worker, const struct sockaddr_storage *address);
 /* Records that a connection to this address was made. */
 void kvw_worker_address_worked(struct kvw_worker *worker, const struct sockaddr_storage *address);

@@ -36,16 +36,17 @@ struct kvw_path_info {
  * first. */
 struct kvw_path_info kvw_path_classify(struct kvw_slice target);
 
-/* Whether the target's path ends with /cancel directly after the id that kvw_path_info has. */
+/* Returns whether the target's path ends with /cancel directly after the id that kvw_path_info
+ * has. */
 bool kvw_path_cancels(struct kvw_slice target, struct kvw_slice id);
 
-/* Whether the target's path, with percent-escapes decoded, has no segment "." or ".." and no
- * encoded slash. Some servers resolve these and others do not, so that they read such paths
+/* Returns whether the target's path, with percent-escapes decoded, has no segment "." or ".." and
+ * no encoded slash. Some servers resolve these and others do not, so that they read such paths
  * differently. */
 bool kvw_path_straight(struct kvw_slice target);
 
-/* Whether the target's path is straight (kvw_path_straight) and, after folding, matches one of
- * these patterns (config/path_pattern.h). */
+/* Returns whether the target's path is straight (kvw_path_straight) and, after folding, matches one
+ * of these patterns (config/path_pattern.h). */
 bool kvw_path_listed(struct kvw_slice target, const char *const *patterns, size_t count);
 
 /* The paths of vLLM that serve inference, and /v1/models, as patterns. */

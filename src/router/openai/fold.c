@@ -84,7 +84,7 @@ static uint64_t slot_hash(const struct kvw_scan *scan, enum slot slot)
 	return XXH3_64bits(scan->held.data + range.first, range.count);
 }
 
-/* Whether an explicit setting equals the default, so that it counts as absent. */
+/* Returns whether an explicit setting equals the default, so that it counts as absent. */
 static bool is_default(const struct kvw_scan *scan, unsigned setting, bool talk)
 {
 	uint64_t value = scan->settings[setting];

@@ -108,8 +108,8 @@ void keys_index(struct kvw_scan *scan)
 	}
 }
 
-/* Whether a member of that name is a session field or leads to one, if `path` is the field's
- * remaining path in the open object. *rest: the path after this member. */
+/* Returns whether a member of that name is a session field or leads to one, if `path` is the
+ * field's remaining path in the open object. *rest: the path after this member. */
 static bool leads_on(struct kvw_slice path, const char *key, size_t len, struct kvw_slice *rest)
 {
 	if (len == 0 || path.len < len || memcmp(path.data, key, len) != 0 ||

@@ -36,8 +36,8 @@ struct kvw_preamble {
  */
 size_t kvw_preamble_skip(struct kvw_preamble *preamble, const char *data, size_t len);
 
-/* Whether the piece, which begins where an event may begin, consists only of whole events of the
- * preamble. */
+/* Returns whether the piece, which begins where an event may begin, consists only of whole events
+ * of the preamble. */
 bool kvw_preamble_only(const char *data, size_t len);
 
 #endif

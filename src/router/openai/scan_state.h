@@ -359,7 +359,7 @@ struct value value_take_members(struct kvw_scan *scan, const struct frame *frame
 struct value value_number(const char *text, size_t len);
 /* returns the hash that a string of this text would have */
 uint64_t value_of_word(const char *word);
-/* Whether a member of this name holds an image, audio or a file. */
+/* Returns whether a member of this name holds an image, audio or a file. */
 bool value_is_media(const char *key, size_t len);
 
 /* --- multipart.c --- */

@@ -210,7 +210,7 @@ static uint32_t number_of(const char *text, size_t len, size_t most_digits)
 	return n;
 }
 
-/* Whether vLLM samples greedily at this temperature, which it does below 1e-5. */
+/* Returns whether vLLM samples greedily at this temperature, which it does below 1e-5. */
 static bool is_greedy(const char *text, size_t len)
 {
 	char copy[32];

@@ -182,7 +182,7 @@ static inline const char *kernel_pass(const char *p, const char *end, uint64_t *
 }
 
 #ifdef KERNEL_HASHES
-/* Whether a backslash and this byte are a canonical escape. */
+/* Returns whether a backslash and this byte are a canonical escape. */
 static inline bool kernel_escapes(char c)
 {
 	return c == '"' || c == '\\' || c == 'b' || c == 'f' || c == 'n' || c == 'r' || c == 't';

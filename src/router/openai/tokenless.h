@@ -35,8 +35,8 @@ enum kvw_token_sign {
  * piece that is not exactly one event counts as having a token. */
 enum kvw_token_sign kvw_tokens_in_piece(enum kvw_token_sign so_far, const char *data, size_t len);
 
-/* Whether the engine aborted an answer that is not a stream, judged from the answer or its first
- * piece. */
+/* Returns whether the engine aborted an answer that is not a stream, judged from the answer or its
+ * first piece. */
 bool kvw_tokens_aborted(const char *data, size_t len);
 
 #endif

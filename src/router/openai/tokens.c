@@ -34,7 +34,7 @@ static inline uint64_t place_of(const struct kvw_scan *scan, const char *p, cons
 	return scan->fed_bytes - (uint64_t)(end - p);
 }
 
-/* Whether a byte in a string stands for itself. */
+/* Returns whether a byte in a string stands for itself. */
 static inline bool is_plain(char c)
 {
 	return (unsigned char)c >= 0x20 && c != '"' && c != '\\';

@@ -284,7 +284,7 @@ static const char *collect_usage(struct kvw_usage *usage, const char *p, const c
 /* Meaning of the next value. */
 enum meaning { MEANS_NOTHING, MEANS_USAGE, MEANS_HOLDER };
 
-/* Whether keys count at this place. */
+/* Returns whether keys count at this place. */
 static bool counts(const struct kvw_usage *usage)
 {
 	return usage->depth == 1 || (usage->depth == 2 && usage->held);
@@ -422,7 +422,7 @@ static const char *take_structure(struct kvw_usage *usage, const char *p, const 
 	return p + 1;
 }
 
-/* Whether the bytes are whole events without a usage object. */
+/* Returns whether the bytes are whole events without a usage object. */
 static bool says_nothing(const char *p, const char *end)
 {
 	if (*p == '{' || *p == '[' || end - p < 2 || end[-1] != '\n' || end[-2] != '\n')

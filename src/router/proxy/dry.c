@@ -82,7 +82,7 @@ static struct kvw_slice guess_target(const struct kvw_config *config, struct kvw
 	return found;
 }
 
-/* Whether a field belongs to the question's own connection, or is written for the explained
+/* Returns whether a field belongs to the question's own connection, or is written for the explained
  * request. */
 static bool is_own_field(const struct kvw_dry_run *run, const struct kvw_field *field)
 {

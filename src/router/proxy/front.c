@@ -195,7 +195,8 @@ static bool is_field_in(struct kvw_slice name, const char *const *names, bool be
 	return false;
 }
 
-/* Whether the field is one in which proxies usually pass on the client's address or certificate. */
+/* Returns whether the field is one in which proxies usually pass on the client's address or
+ * certificate. */
 static bool speaks_of_client(struct kvw_slice name)
 {
 	static const char *const whole[] = {"forwarded", "x-real-ip", "x-client-ip",

@@ -45,14 +45,15 @@ void kvw_pd_shared_destroy(struct kvw_pd_shared *shared); /* NULL is allowed */
 /* The learned times of the group's transfers; index SIZE_MAX: those of models without groups. */
 struct kvw_transfer *kvw_pd_transfer(struct kvw_pd_shared *shared, size_t group);
 
-/* The workers' roles: marks those that prefill, and leaves whole requests to those that decode, as long
- * as any is usable. */
+/* The workers' roles: marks those that prefill, and leaves whole requests to those that decode, as
+ * long as any is usable. */
 void kvw_pd_keep(const struct kvw_exchange *x, struct kvw_fleet_table *table);
 
 
-/* Whether the prompt must be read for it, where the strategy does not: its length decides. */
+/* Returns whether the prompt must be read for it, where the strategy does not: its length
+ * decides. */
 bool kvw_pd_reads(const struct kvw_exchange *x);
-/* Whether the strategy's costs choose the decoder, too; else its own choice stands. */
+/* Returns whether the strategy's costs choose the decoder, too; else its own choice stands. */
 bool kvw_pd_chooses(const struct kvw_exchange *x);
 
 /* Before a worker is chosen: forgets what the last attempt has used up. True: a pair is to be
@@ -96,7 +97,7 @@ void kvw_pd_attempt_ended(struct kvw_exchange *x);
 /* The exchange has. */
 void kvw_pd_end(struct kvw_exchange *x);
 
-/* Whether the present attempt's decoder has, or is to get, what was prefilled. */
+/* Returns whether the present attempt's decoder has, or is to get, what was prefilled. */
 static inline bool kvw_pd_hands(const struct kvw_exchange *x)
 {
 	return x->pd.body != NULL || x->pd.handed_ns != 0;

@@ -18,8 +18,8 @@
 /* A scan that needed more than this for a huge prompt is freed. */
 #define SCAN_KEPT_BYTES ((size_t)256 << 10)
 
-/* Whether these settings are in force now. Scans borrow names of the configuration, so that the
- * loop keeps only scans of the one in force. */
+/* Returns whether these settings are in force now. Scans borrow names of the configuration, so that
+ * the loop keeps only scans of the one in force. */
 static bool in_force(const struct kvw_exchange *x)
 {
 	return x->in_force == x->loop->in_force;

@@ -35,7 +35,7 @@ struct kvw_rate_sums {
 bool kvw_rate_share_read(
 	const struct kvw_slice texts[KVW_RATE_TOTALS], struct kvw_rate_sums *totals);
 
-/* Whether an exchange is due. A subject that was idle for ten seconds needs none. */
+/* Returns whether an exchange is due. A subject that was idle for ten seconds needs none. */
 bool kvw_rate_share_wants(const struct kvw_rate_subject *subject, int64_t now_ns);
 /* Takes the charges that were not added to the totals yet; they count as under way. */
 void kvw_rate_share_news(struct kvw_rate_subject *subject, const struct kvw_rate_time *time,

@@ -73,8 +73,8 @@ static void take_descriptors(struct msghdr *packet, struct brought *brought)
 	}
 }
 
-/* Whether the peer has gone. Called after a packet without bytes, which reads like the end of the
- * connection. */
+/* Returns whether the peer has gone. Called after a packet without bytes, which reads like the end
+ * of the connection. */
 static bool is_gone(int channel)
 {
 	struct pollfd end = {.fd = channel, .events = POLLRDHUP};

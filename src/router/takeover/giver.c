@@ -73,7 +73,7 @@ static int try_bind(const char *path)
 	return -1;
 }
 
-/* Whether the path is a socket at which no process listens. */
+/* Returns whether the path is a socket at which no process listens. */
 static bool is_left_over(const char *path)
 {
 	struct sockaddr_un name = {.sun_family = AF_UNIX};

@@ -60,15 +60,15 @@ size_t kvw_giver_poll(const struct kvw_giver *giver, struct pollfd *polls, int *
 /* Reads messages that have come. Returns true once, when the new process is ready: the caller must
  * stop accepting, and then call kvw_giver_say_goodbye. */
 bool kvw_giver_turn(struct kvw_giver *giver) KVW_MUST_CHECK;
-/* Whether the new process waits for a snapshot, so that kvw_giver_give_snapshot_take must be
- * called. */
+/* Returns whether the new process waits for a snapshot, so that kvw_giver_give_snapshot_take must
+ * be called. */
 bool kvw_giver_owes_snapshot(const struct kvw_giver *giver);
 /* Sends a snapshot and takes its descriptor; -1: it could not be made. If no process waits for it,
  * it is closed. */
 void kvw_giver_give_snapshot_take(struct kvw_giver *giver, int fd);
 /* Returns the process id of the new process that is ready. */
 int64_t kvw_giver_heir(const struct kvw_giver *giver);
-/* Whether the new process wants the caches that workers have reported to this one. Then
+/* Returns whether the new process wants the caches that workers have reported to this one. Then
  * kvw_giver_give_caches_take may be called before goodbye. */
 bool kvw_giver_heir_reads_caches(const struct kvw_giver *giver);
 /* Sends a memory file with the reported caches and takes its descriptor. If it does not arrive, the

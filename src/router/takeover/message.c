@@ -207,7 +207,7 @@ static enum kvw_err take_first(struct line line, enum kvw_takeover_kind *kind)
 	return KVW_EPROTO;
 }
 
-/* Whether a message has all fields that its kind needs. */
+/* Returns whether a message has all fields that its kind needs. */
 static bool is_whole(const struct kvw_takeover_message *message, unsigned seen)
 {
 	unsigned needs = message->kind == KVW_TAKEOVER_END ? 1U << FIELD_COUNT : 0;

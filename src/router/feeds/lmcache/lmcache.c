@@ -97,7 +97,7 @@ static void unfollow(struct kvw_lmcache *lmcache, uint32_t slot)
 	followed->worker = NULL;
 }
 
-/* Whether the worker still has its former address. */
+/* Returns whether the worker still has its former address. */
 static bool is_still_there(struct kvw_worker *worker, const char *ip)
 {
 	struct sockaddr_storage address;

@@ -376,8 +376,8 @@ static bool answer_question(
 	return true;
 }
 
-/* Whether this type may come on this kind of socket. Up to 0.3.11 registrations and heartbeats came
- * on the pull socket. */
+/* Returns whether this type may come on this kind of socket. Up to 0.3.11 registrations and
+ * heartbeats came on the pull socket. */
 static bool belongs(enum kvw_lmc_type type, bool answered)
 {
 	switch (type) {
@@ -398,7 +398,7 @@ static bool belongs(enum kvw_lmc_type type, bool answered)
 	}
 }
 
-/* Whether a message of this type adds its rank if it is unknown. */
+/* Returns whether a message of this type adds its rank if it is unknown. */
 static bool introduces(enum kvw_lmc_type type)
 {
 	return type == KVW_LMC_REGISTER || type == KVW_LMC_HEARTBEAT ||

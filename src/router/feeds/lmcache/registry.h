@@ -234,13 +234,13 @@ void kvw_lmreg_recall_end(struct kvw_lmreg *reg, bool all_came, int64_t now_ns);
 
 struct kvw_lmreg_instance *kvw_lmreg_find(const struct kvw_lmreg *reg, struct kvw_slice id);
 
-/* Whether the instance's first rank holds the key in any location. */
+/* Returns whether the instance's first rank holds the key in any location. */
 bool kvw_lmreg_has(const struct kvw_lmreg_instance *instance, uint64_t key);
 
-/* Whether the instance admitted the key at ns or later, by its recent admits. */
+/* Returns whether the instance admitted the key at ns or later, by its recent admits. */
 bool kvw_lmreg_admitted_since(const struct kvw_lmreg_instance *instance, uint64_t key, int64_t ns);
 
-/* Whether the instance admitted any key at ns or later. */
+/* Returns whether the instance admitted any key at ns or later. */
 bool kvw_lmreg_active_since(const struct kvw_lmreg_instance *instance, int64_t ns);
 
 uint64_t kvw_lmreg_key_count(const struct kvw_lmreg_rank *rank);

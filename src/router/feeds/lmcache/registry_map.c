@@ -159,8 +159,8 @@ static uint32_t worker_at(const struct kvw_lmreg *reg, const struct kvw_lmreg_in
 	return found;
 }
 
-/* Whether another instance has the same address; if so, ends mappings that were guessed by that
- * address. */
+/* Returns whether another instance has the same address; if so, ends mappings that were guessed by
+ * that address. */
 static bool shares_address(
 	struct kvw_lmreg *reg, const struct kvw_lmreg_instance *instance, uint32_t worker)
 {

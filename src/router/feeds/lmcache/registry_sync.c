@@ -36,7 +36,7 @@ void kvw_lmreg_want_sync(struct kvw_lmreg_rank *rank, const char *why)
 		rank->want = why;
 }
 
-/* Whether a location that a full sync covers has not been confirmed since the handover. */
+/* Returns whether a location that a full sync covers has not been confirmed since the handover. */
 static bool is_unproved(const struct kvw_lmreg_rank *rank)
 {
 	for (uint32_t i = 0; i < rank->place_count; i++)

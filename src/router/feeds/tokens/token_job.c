@@ -189,8 +189,8 @@ static enum kvw_err take_list(struct kvw_token_job *job)
 	return err;
 }
 
-/* Whether a 404 concerns the path rather than the model: for an unknown model vLLM answers in
- * OpenAI's form. */
+/* Returns whether a 404 concerns the path rather than the model: for an unknown model vLLM answers
+ * in OpenAI's form. */
 static bool has_no_tokenize(const struct kvw_token_job *job, long status)
 {
 	static const char error[] = "\"error\"";

@@ -98,7 +98,7 @@ struct kvw_tokens_choice {
 struct kvw_tokens_choice kvw_tokens_look(
 	const struct kvw_exact *exact, const struct kvw_candidate *items, size_t count);
 
-/* Whether this worker recently showed that it has no /tokenize. */
+/* Returns whether this worker recently showed that it has no /tokenize. */
 bool kvw_tokens_refused_by(const struct kvw_tokens *tokens, uint32_t worker, int64_t now_ns);
 /* Drops the record that a worker has no /tokenize, because another worker gets its slot. */
 void kvw_tokens_forget(struct kvw_tokens *tokens, uint32_t worker);

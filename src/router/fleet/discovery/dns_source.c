@@ -167,7 +167,7 @@ static bool is_reported(const struct dns_source *source, char **urls, size_t cou
 	return true;
 }
 
-/* Whether any name's last query failed, so that its former workers stay in the list. */
+/* Returns whether any name's last query failed, so that its former workers stay in the list. */
 static bool any_failed(const struct dns_source *source)
 {
 	for (size_t i = 0; i < source->count; i++)

@@ -374,7 +374,7 @@ void kvw_kube_page_finish(struct kvw_kube_page *page)
 	*page = (struct kvw_kube_page){.count = 0};
 }
 
-/* Whether the list's `kind`, if present, is the expected one. */
+/* Returns whether the list's `kind`, if present, is the expected one. */
 static bool is_list(const struct kvw_pool_config *pool, const json_t *root)
 {
 	const char *kind = pool->service[0] != '\0' ? "EndpointSliceList" : "PodList";

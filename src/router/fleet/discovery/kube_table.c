@@ -59,7 +59,7 @@ static void insert(struct kvw_kube_table *table, size_t at)
 	table->count++;
 }
 
-/* Whether an object with `endpoints` endpoints may replace one with `before`. */
+/* Returns whether an object with `endpoints` endpoints may replace one with `before`. */
 static bool has_room_for(const struct kvw_kube_table *table, size_t before, size_t endpoints)
 {
 	return endpoints <= before ||
@@ -79,7 +79,7 @@ static enum kvw_err make_room(struct kvw_kube_table *table, size_t at)
 	return err;
 }
 
-/* Whether both versions are numbers and the first is later. */
+/* Returns whether both versions are numbers and the first is later. */
 static bool is_later(uint64_t a, uint64_t b)
 {
 	return a != 0 && b != 0 && a > b;
@@ -118,8 +118,8 @@ enum kvw_err kvw_kube_table_list_page(
 	return err;
 }
 
-/* Whether an entry that the watch changed overrides the list: the event came during the list and is
- * later. */
+/* Returns whether an entry that the watch changed overrides the list: the event came during the
+ * list and is later. */
 static bool outlives(const struct kvw_kube_table *table, const struct kvw_kube_entry *entry,
 	const struct kvw_kube_entry *listed, uint64_t version)
 {

@@ -145,7 +145,7 @@ static const struct pool *failing_pool(const struct kubernetes_source *source)
 	return NULL;
 }
 
-/* Whether each pool has been listed or has failed, and at least one was listed. */
+/* Returns whether each pool has been listed or has failed, and at least one was listed. */
 static bool is_known(const struct kubernetes_source *source)
 {
 	bool any = false;
@@ -519,7 +519,7 @@ static bool on_watch_line(void *arg, struct kvw_slice line)
 	return on;
 }
 
-/* Whether a fault of the watch requires a new list. */
+/* Returns whether a fault of the watch requires a new list. */
 static bool needs_list(const struct pool *pool, enum kvw_kube_fault fault)
 {
 	return fault == KVW_KUBE_GONE || fault == KVW_KUBE_MALFORMED ||

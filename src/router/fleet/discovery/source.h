@@ -57,7 +57,7 @@ struct kvw_source_part {
 struct kvw_source_ops {
 	const char *name; /* "file", "dns": for logs and metrics */
 
-	/* Whether the configuration uses this source. */
+	/* Returns whether the configuration uses this source. */
 	bool (*configured)(const struct kvw_config *config);
 
 	/*

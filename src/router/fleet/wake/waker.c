@@ -66,8 +66,8 @@ static const struct kvw_config *config_of(const struct kvw_waker *waker)
 	return atomic_load(&waker->fleet->config);
 }
 
-/* Whether a worker of the model can be picked. A worker that no probe has reached yet may not
- * listen. */
+/* Returns whether a worker of the model can be picked. A worker that no probe has reached yet may
+ * not listen. */
 static bool has_worker(struct kvw_waker *waker, const char *model)
 {
 	struct kvw_model *entry;

@@ -71,7 +71,7 @@ void kvw_wakes_served(struct kvw_wakes *wakes, const char *name);
 /* Finds a model that may be woken; NULL: unknown, or out of memory. The entry stays valid. */
 struct kvw_wake_model *kvw_wakes_find(
 	struct kvw_wakes *wakes, const struct kvw_config *config, struct kvw_slice name);
-/* Whether any model is known. */
+/* Returns whether any model is known. */
 bool kvw_wakes_any(const struct kvw_wakes *wakes, const struct kvw_config *config);
 
 /* Begin and end the wait of a request; not used for REFUSED. */
@@ -83,8 +83,8 @@ void kvw_wakes_refuse(struct kvw_wakes *wakes, struct kvw_wake_model *model);
 /* Number of waiting requests for all models. */
 uint64_t kvw_wakes_held(const struct kvw_wakes *wakes);
 
-/* Whether the pool would have workers of the model: because it names the model, or because no pool
- * names the model and this one names none. */
+/* Returns whether the pool would have workers of the model: because it names the model, or because
+ * no pool names the model and this one names none. */
 bool kvw_wakes_pool_serves(const struct kvw_config *config, size_t pool, const char *model);
 
 /* "woken", ... */

@@ -7,9 +7,9 @@
 #include "proxy/loop.h"
 #include "proxy/pd.h"
 
-/* Whether a chosen worker may still get a prefiller: it was chosen before a pair was looked for, by
- * admission, or by a strategy that computes no costs. A worker that keeps an object which the
- * request names, or that is tried after an ejection, serves the request whole. */
+/* Returns whether a chosen worker may still get a prefiller: it was chosen before a pair was looked
+ * for, by admission, or by a strategy that computes no costs. A worker that keeps an object which
+ * the request names, or that is tried after an ejection, serves the request whole. */
 static bool is_open(const struct kvw_exchange *x)
 {
 	return !x->pd.looked && x->attempt.picked &&
