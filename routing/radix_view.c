@@ -242,8 +242,8 @@ void kvw_view_purge(struct kvw_views *views, uint32_t worker)
 	uint32_t now = 0;
 
 	kvw_spin_lock(&view->lock);
-	/* A time after every tick that an entry can have. The ring's old words are zeroed tick by
-	 * tick as the window moves on. */
+	/* The view continues at a tick that is later than that of any entry, so that all entries
+	 * count as old. The words of the ring are zeroed later, when the window reaches them. */
 	now = (uint32_t)kvw_view_window(views, worker) + 2;
 	atomic_store_explicit(&view->total, 0, memory_order_relaxed);
 	set_tick(views, worker, now, 0);

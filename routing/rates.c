@@ -19,9 +19,9 @@
 
 #define EPOCH       256   /* requests in one epoch, after which the shortest request is forgotten */
 #define STEP        4     /* samples between two computations */
-#define FULL_STEP   32    /* the same once the ring is full */
-#define BUSY_STEP   16    /* the same for requests that met others */
-#define BUSY_MEMORY 64    /* number of requests over which they are averaged */
+#define FULL_STEP   32    /* samples between two computations once the ring is full */
+#define BUSY_STEP   16    /* the same for samples of requests that were prefilled among others */
+#define BUSY_MEMORY 64    /* number of such requests over which the rate is averaged */
 #define LEAST_WORK  256.0 /* tokens; a shorter request measures fixed costs, not the rate */
 /* slopes are computed between requests whose work differs by at least this factor */
 #define SLOPE       4.0

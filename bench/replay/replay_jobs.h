@@ -27,7 +27,7 @@ struct kvb_job {
 	uint32_t next;       /* the job that follows this one; KVB_NO_JOB: none */
 	uint32_t id_count;   /* ceil(input / KVB_ID_TOKENS) */
 	const uint64_t *ids; /* each of its block and all before; owned by the list */
-	bool follows;        /* comes after another's end, not at a time of its own */
+	bool follows;        /* begins when another job has ended, not at a fixed time */
 	uint32_t direct;     /* the worker it is sent to past the router; KVB_ROUTED: none */
 	uint8_t class; /* 0: as any; what has a higher number yields to what has a lower one */
 };
@@ -50,8 +50,9 @@ bool kvb_jobs_closed_loop(const struct kvb_jobs *jobs);
 void kvb_jobs_direct(struct kvb_jobs *jobs, uint32_t job, uint32_t worker);
 /* All requests of a trace, its clock running `scale` times as fast. */
 void kvb_jobs_from_trace(struct kvb_jobs *jobs, const struct kvb_trace *trace, double scale);
-/* Jobs of one moment come evenly until the next moment at which any comes: a recorded trace may have its times rounded to
- * seconds, in which no router can hear of another's. No job follows another. */
+/* Jobs of one moment come evenly until the next moment at which any comes: a recorded trace may
+ * have its times rounded to seconds, in which no router can hear of another's. No job follows
+ * another. */
 void kvb_jobs_spread(struct kvb_jobs *jobs);
 /* Of a trace: at least so long between two requests, as kvbench's --pause-ms. */
 void kvb_jobs_pause(struct kvb_jobs *jobs, int64_t pause_ns);

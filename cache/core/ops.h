@@ -12,7 +12,8 @@
 
 /* First member of every operation's struct. */
 struct kvt_op {
-	/* links: of running operations, by deadline; of done ones, only next, for kvt_poll */
+	/* links in the list of running operations, which is ordered by deadline, or (only `next`)
+	 * in the list of completed ones for kvt_poll */
 	struct kvt_op *next, *prev;
 	int64_t deadline_ns;
 	uint64_t id; /* 0: synchronous */

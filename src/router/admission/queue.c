@@ -189,8 +189,8 @@ void kvw_queue_plan(struct kvw_queue *queue, int64_t now_ns, double rate, double
 		}
 		heap[kept++] = waiter;
 		work += (double)waiter->work_ns;
-		/* The work before a request, without its own, must be done by its latest time of
-		 * sending. */
+		/* Too late: the queued work without this request takes longer than until its latest
+		 * time of sending. So requests are given up, the dearest first. */
 		while (!waiter->given_up && work - (double)waiter->work_ns > slack && kept > 0) {
 			struct kvw_waiter *dearest = NULL;
 

@@ -65,7 +65,7 @@ struct kvw_model_entry {
 struct kvw_fleet_view {
 	struct kvw_model_entry *models; /* ascending by name */
 	size_t model_count;
-	/* every worker's list is known, so that an unknown model is answered with 404 */
+	/* the models of every worker are known, so a request for another model gets 404 */
 	bool all_known;
 };
 

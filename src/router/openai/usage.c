@@ -300,8 +300,8 @@ static enum meaning meaning_of_key(const struct kvw_usage *usage, const char *ke
 		       : MEANS_NOTHING;
 }
 
-/* Continues a string that spans pieces, or whose colon is in the next piece. Where keys count it
- * may be a key. */
+/* Continues a string that spans pieces, or whose colon is in the next piece. At a depth where keys
+ * matter, the string may be a key. */
 static const char *take_string(struct kvw_usage *usage, const char *p, const char *end)
 {
 	const char *from = p;
