@@ -27,7 +27,7 @@
 struct kvb_exchange;
 struct kvb_worker;
 
-/* KV that waits to be pulled. */
+/* A request's KV that waits to be pulled. */
 struct kvb_nixl_held {
 	char request[160];
 	int64_t until_ns; /* simulated */
@@ -43,30 +43,32 @@ struct kvb_nixl_counts {
 
 struct kvb_nixl {
 	char engine_id[40];
-	struct kvb_nixl_held *held; /* a ring of KVB_NIXL_HELD; owned; NULL: none was needed */
+	/* a ring of KVB_NIXL_HELD entries; owned; NULL: not needed so far */
+	struct kvb_nixl_held *held;
 	uint64_t held_count;        /* ever */
 	struct kvb_nixl_counts counts;
 };
 
-/* A new engine: nothing of the former one can be pulled. */
+/* Called for a new engine: the KV of the former one cannot be pulled. */
 void kvb_nixl_restart(struct kvb_worker *worker);
 void kvb_nixl_finish(struct kvb_worker *worker);
 
-/* Of a request that was computed: holds its KV, and writes the answer's parameters; null where it
- * asked for none. */
+/* Called for a computed request: holds its KV, and writes the parameters of the answer; null if the
+ * request did not ask for them. */
 void kvb_nixl_answer(struct kvb_exchange *x, struct kvb_buf *out);
 /* Returns whether the answer has parameters. */
 bool kvb_nixl_answers(const struct kvb_exchange *x);
 
-/* Begins to pull what the request's parameters name. False: there is nothing to pull, and the
- * request goes into the engine as any other. True: `submit` follows, or the request is given up. */
+/* Begins to pull the KV that the request's parameters name. Returns false if there is nothing to
+ * pull, and the request goes into the engine like any other. After true, `submit` follows, or the
+ * request fails. */
 bool kvb_nixl_pull(struct kvb_exchange *x);
-/* A member `nixl` for /sim/stats. */
+/* Writes a member `nixl` for /sim/stats. */
 void kvb_nixl_stats(const struct kvb_worker *worker, struct kvb_buf *out);
 /* The exchange ends. */
 void kvb_nixl_drop(struct kvb_exchange *x);
 
-/* GET /sim/nixl?engine=ID&request=ID: another worker pulls. */
+/* Serves GET /sim/nixl?engine=ID&request=ID, by which another worker pulls. */
 void kvb_nixl_read(
 	struct kvb_worker *worker, struct kvb_conn *conn, const struct kvb_request *request);
 
