@@ -70,7 +70,9 @@ static bool is_endpoint(const char *text, bool marks, int64_t more_ports)
 	if (len >= (int)sizeof(address))
 		return false;
 	if (strncmp(address, "*:", 2) == 0)
-		address[0] = 'h'; /* stands for every address of this machine */
+		/* `*` means every address of this machine; `h` is a placeholder with which the text
+		 * can be parsed */
+		address[0] = 'h';
 	return has_ports(kvw_slice_of(address), more_ports);
 }
 

@@ -63,7 +63,7 @@ static int by_text(const void *a, const void *b)
 	return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-/* All words of a vocabulary, sorted, each once. */
+/* Collects all words of a vocabulary, sorted and without repetitions. */
 static void collect(struct kvb_word_pool *pool, json_t *vocabulary)
 {
 	size_t by_marker[3] = {0}, i;

@@ -531,7 +531,7 @@ static bool same_strides(const struct kvt_fragment_plane *a, const struct kvt_fr
 	return a->block == b->block && a->token == b->token && a->head == b->head && a->value == b->value;
 }
 
-/* Planes of a layer of the model: keys and values, or latent keys alone. */
+/* Returns the number of planes that a layer has: 2 for keys and values, 1 for latent keys. */
 static uint32_t planes_of(const struct kvt_fragments *f)
 {
 	return f->rope.latent ? 1 : 2;

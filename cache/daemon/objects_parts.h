@@ -16,7 +16,7 @@
 #include "daemon/lease_table.h"
 #include "daemon/objects.h"
 
-#define KVT_OBJECTS_THREADS 2 /* the granting thread and the keeping thread */
+#define KVT_OBJECTS_THREADS 2 /* one thread grants leases, another does periodic work */
 
 /* A lease call that waits for a load. */
 struct kvt_pending {

@@ -168,7 +168,8 @@ bool kvt_folder_holds(int folder, const char *name, int lock)
 	struct stat own, there;
 
 	if (fstatat(folder, name, &there, AT_SYMLINK_NOFOLLOW) != 0)
-		/* with other errors it is unknown whether the file was removed */
+		/* only these errors show that the file was removed; after others the lock counts as
+		 * held */
 		return errno != ENOENT && errno != ESTALE;
 	return fstat(lock, &own) != 0 || (own.st_dev == there.st_dev && own.st_ino == there.st_ino);
 }

@@ -117,7 +117,7 @@ static void forget_worker(void *arg, uint32_t worker)
 		kvw_proxy_forget_worker(proxy, worker);
 }
 
-/* Starts what checks clients: their keys, tokens and tenants. */
+/* Starts the checks of clients: of their keys, tokens and tenants. */
 static enum kvw_err start_auth(struct kvw_app *app)
 {
 	const struct kvw_config *config = app->config;

@@ -1,6 +1,6 @@
 /*
  * answer.h - makes local answers from nothing but their arguments. Private to src/router/admin;
- * other rooms call kvw_admin_answer().
+ * other folders call kvw_admin_answer().
  */
 #ifndef KVW_ANSWER_H
 #define KVW_ANSWER_H

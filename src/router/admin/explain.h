@@ -40,8 +40,8 @@ struct kvw_explain_tokens {
 
 struct kvw_dry_run; /* a question under way */
 
-/* The part that answers questions. Threads: all functions of an explainer run on one thread: the
- * control thread, or where the fleet belongs to one thread alone, that thread. */
+/* The part that answers questions. Threads: all functions of an explainer are called on one thread:
+ * the control thread, or, if only one thread uses the fleet, that thread. */
 struct kvw_explainer {
 	void *arg;
 	/* Begins to answer. *waits: the prompt's tokens were asked for, and done will be called,

@@ -171,7 +171,7 @@ struct kvw_account;
 struct kvw_metrics;
 struct kvw_metrics_shard;
 
-/* Where numbers come from that this room does not count itself. Borrowed; members may be NULL. */
+/* Sources of the numbers that other parts of kvway count. Borrowed; members may be NULL. */
 struct kvw_metrics_sources {
 	/* Monotonic ns of each loop's last turn; 0: the loop has not begun. */
 	const _Atomic int64_t *loop_turn_ns;

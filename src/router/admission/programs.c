@@ -18,7 +18,9 @@
 
 #define WAYS     4
 #define SLICES   16
-#define PATIENCE 2.0 /* a program is awaited for this many times the usual time away, or its own */
+/* a program's next request is expected for this many times its own usual pause between requests, or
+ * that of all programs */
+#define PATIENCE 2.0
 #define STRIDE   8       /* chunks */
 /* Look-ups whose sets are prefetched: a cache miss waits for memory. */
 #define AHEAD    8

@@ -106,7 +106,8 @@ enum kvw_err kvw_members_add(struct kvw_members *members, const struct kvw_worke
 /* Sets new settings of a member, until a source reports others. */
 enum kvw_err kvw_members_change(struct kvw_members *members, const struct kvw_worker_config *worker,
 	char *why, size_t room) KVW_MUST_CHECK;
-/* Lets a member rest, or work again: the one rank of that URL, or all its ranks. KVW_ENOTFOUND. */
+/* Takes a member out of use (it gets no requests), or back into use: the one rank with that URL, or
+ * all ranks of that server. KVW_ENOTFOUND. */
 enum kvw_err kvw_members_rest(
 	struct kvw_members *members, const char *url, bool rest) KVW_MUST_CHECK;
 /* Removes a member, whichever source lists it. at_once: requests that run there are moved or cut.

@@ -41,7 +41,8 @@ enum kvw_err kvw_settings_options(const struct kvw_config *config,
 enum kvw_err kvw_settings_strategy(const struct kvw_config *config,
 	const struct kvw_strategy *before, struct kvw_strategy **out) KVW_MUST_CHECK;
 
-/* Makes the first pair. config: borrowed; strategy: taken, also on failure. */
+/* Makes the first settings, a configuration with its strategy. config is borrowed; strategy is
+ * taken over, also on failure. */
 enum kvw_err kvw_settings_first(const struct kvw_config *config, struct kvw_strategy *strategy,
 	struct kvw_settings **out) KVW_MUST_CHECK;
 /* Makes the pair after `before`. config: taken on success. If the strategy's name has changed,

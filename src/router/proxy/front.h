@@ -44,8 +44,8 @@ enum kvw_fronted {
 /* Reads the header off the socket of a client of state PROXY; sets the client's address. */
 enum kvw_fronted kvw_front_read(struct kvw_client *client);
 
-/* Writes the client that X-Forwarded-For of a trusted peer's request names to
- * text[KVW_CLIENT_ADDRESS]; "": it names none. */
+/* Finds the client in the field X-Forwarded-For of a request from a trusted peer, and writes its
+ * address to text[KVW_CLIENT_ADDRESS]; "": the field names none. */
 void kvw_front_client(const struct kvw_front *front, const struct kvw_head *head, char *text);
 
 /* Leaves fields about clients out of the forwarded head. */

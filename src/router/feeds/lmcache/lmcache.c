@@ -123,7 +123,8 @@ static void look_up(struct kvw_lmcache *lmcache, uint32_t slot, bool is_new)
 	if (!is_new && lmcache->reg != NULL)
 		kvw_lmreg_worker_moved(lmcache->reg, slot);
 	kvw_worker_ip(worker, followed->ip, sizeof(followed->ip));
-	/* Only a server's lead is listed: instances report for their server, not for one of its
+	/* LMCache's instances report for their whole server, not for one of its data-parallel
+	 * ranks. So only the worker that stands for the server gets an instance here, not its
 	 * ranks. */
 	lmcache->workers[slot] = (struct kvw_lmreg_worker){
 		.instance = worker->rank == KVW_RANK_NONE ? worker->config.lmcache_instance : "",
