@@ -83,8 +83,9 @@ most=$((jobs * 4)) # those of integration for most of their time
 fixed_addresses=() # a command before `meson test`
 # gold links in a third of the time that ld takes; binutils has both.
 linker=$(command -v ld.gold >/dev/null && echo gold)
-# Line tables are all that a sanitizer's report shows; the kernel for GPUs is nothing that it sees. Both compile sooner.
-for_sanitizers=(-Dc_args=-gline-tables-only -Dcuda=disabled)
+# Line tables are all that a sanitizer's report shows; the kernel for GPUs is nothing that it sees. Both compile sooner. An
+# optimiser would make these two builds three times as long, and their tests, which mostly wait, hardly shorter.
+for_sanitizers=(-Doptimization=0 -Dc_args=-gline-tables-only -Dcuda=disabled)
 
 # Fingerprint of the options: another set than last time makes a new configuration.
 configure() { # DIR COMPILER OPTIONS...

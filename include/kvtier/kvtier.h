@@ -588,15 +588,16 @@ KVT_API enum kvt_status kvt_pin(
 KVT_API enum kvt_status kvt_unpin(
 	struct kvt *k, const struct kvt_key *keys, size_t n, size_t *changed) KVT_MUST_CHECK;
 
-/* Once an erase returns KVT_OK, no erased chunk can be read through this handle any more, also
- * after a crash; held leases stay valid until their release. After an erase of a tenant or version
- * no other process reads the chunks either, once l2.seen_time (10 s at most) is over; for an erase
- * of keys there is no such promise. KVT_EIO: a shared tier did not confirm the erase, nothing is
- * promised. Waits for a durable record, up to timeout_ns. KVT_MISS: unreadable now, but not yet
- * known to be durable; of keys also that a shared tier, which is asked once, may have them still.
- * Without a shared tier KVT_MISS also comes at once while another process owns the store: this
- * handle erases there once it owns the store, unless it closes before.
- * cache/ERASING.md has the details. */
+/* Once an erase of a tenant or version returns KVT_OK, no erased chunk can be read through this
+ * handle any more, also after a crash, and by no other process once l2.seen_time (10 s at most) is
+ * over; held leases stay valid until their release. An erase of keys that returns KVT_OK has taken
+ * them from this process' memory and disk, and sent one DEL to a shared tier: a store of the same
+ * chunk by another process, or one under way on a connection that was given up, may bring it back
+ * there. KVT_EIO: a shared tier did not confirm the erase, nothing is promised. Waits for a durable
+ * record, up to timeout_ns. KVT_MISS: unreadable now, but not yet known to be durable; of keys also
+ * that a shared tier, which is asked once, may have them still. Without a shared tier KVT_MISS also
+ * comes at once while another process owns the store: this handle erases there once it owns the
+ * store, unless it closes before. cache/ERASING.md has the details. */
 KVT_API enum kvt_status kvt_erase(struct kvt *k, const struct kvt_key *keys, size_t n,
 	uint64_t timeout_ns, size_t *erased) KVT_MUST_CHECK;
 KVT_API enum kvt_status kvt_erase_tenant(struct kvt *k, const struct kvt_tenant *tenant,

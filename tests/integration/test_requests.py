@@ -130,9 +130,16 @@ class Hasty(Player):
 
     first = None
 
-    def step(self, step):
+    def hurry(self, step):
         stage.WAIT.s = SHORT_S if self.first and step.line >= self.first else LONG_S
+
+    def step(self, step):
+        self.hurry(step)
         super().step(step)
+
+    def block(self, step):
+        self.hurry(step.below[-1])
+        super().block(step)
 
     def after(self):
         stage.WAIT.s = SHORT_S if self.first else LONG_S
@@ -162,7 +169,8 @@ def test_an_expectation_holds_where_it_should_and_fails_where_it_should(stages, 
     text = TRIALS[number]
     (choice,) = CHOICE.finditer(text)
     good, bad = text[: choice.start()], text[choice.end() :]
-    assert play(stages, good + choice.group(1) + bad) is None
+    shown = play(stages, good + choice.group(1) + bad)
+    assert shown is None, shown
     first = 2 + good.count("\n")
     shown = play(stages, good + choice.group(2) + bad, hasty_from=first)
     lines = range(first, first + 1 + choice.group(2).count("\n") + bad.count("\n"))

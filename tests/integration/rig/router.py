@@ -140,13 +140,16 @@ class Router(Process):
         return f"http://127.0.0.1:{self.port}"
 
     def wait_up(self, workers=()):
-        """Until it answers, and knows the models of these workers."""
+        """Until it answers, and knows the models of these workers. `waited` is the number of requests that this took."""
+        self.waited = 0
         wanted = {name for w in workers for name in (*getattr(w, "models", ()), getattr(w, "mark", ""))}
 
         def up():
             assert self.alive(), f"kvway ended with {self.popen.poll()}:\n{self.log()}"
             try:
-                if ask(self.port, "GET", "/health").status != 200:
+                status = ask(self.port, "GET", "/health").status
+                self.waited += 1
+                if status != 200:
                     return False
                 listed = ask(self.admin_port, "GET", "/v1/models").json()["data"]
                 return wanted <= {"", *(m["id"] for m in listed)}

@@ -4,6 +4,7 @@ A client connects when it first sends; after that, only `connects` makes a new c
 requests share one.
 """
 
+import select
 import socket
 import threading
 
@@ -57,9 +58,8 @@ class Connection:
     def unasked(self, name):
         """What has come that no step has read, in words, or nothing."""
         try:
-            waiting = self.client.sock.recv(300, socket.MSG_PEEK | socket.MSG_DONTWAIT)
-        except BlockingIOError:
-            waiting = None
+            readable_now = select.select([self.client.sock], [], [], 0)[0]  # MSG_DONTWAIT alone waits for the socket's timeout
+            waiting = self.client.sock.recv(300, socket.MSG_PEEK) if readable_now else None
         except OSError as error:
             return f"\nmeanwhile the connection of {name} ended: {error}"
         came = bytes(self.client.reader.buffer) + (waiting or b"")

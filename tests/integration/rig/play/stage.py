@@ -133,6 +133,8 @@ class Stage:
         config = {"workers": entries, "log.access": str(self.access), **config}
         self.router = Router(self.directory, [], config)
         self.router.wait_up(() if fixed else [actor.rig for actor in self.workers.values()])
+        counted = lambda: self.router.metric("kvway_requests_total")
+        wait_for(lambda: counted() >= self.router.waited, "the requests of the start counted", lambda: f"{counted():g}")
         self.began_with = self.remembered()
 
     def in_dir(self, value):
