@@ -123,12 +123,12 @@ struct kvw_model_group {
 	_Atomic double *weight_now; /* owned; `weight`, unless it was changed at runtime */
 };
 
-#define KVW_MAX_MODEL_GROUPS 64 /* of all models together */
+#define KVW_MAX_MODEL_GROUPS 64 /* most groups of all models */
 #define KVW_GROUP_NAME_MOST  64 /* bytes */
 
 /* The groups of one model. Borrowed from a configuration. */
 struct kvw_model_groups {
-	const struct kvw_model_group *items; /* by name */
+	const struct kvw_model_group *items; /* ordered by name */
 	size_t count;                        /* 0: the model has no groups */
 };
 

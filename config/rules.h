@@ -14,7 +14,7 @@ enum kvw_err kvw_rules_check_tls(struct kvw_build *build) KVW_MUST_CHECK;
 void kvw_rules_check_worker_tls(struct kvw_report *report, const struct kvw_worker_config *worker,
 	size_t index, struct kvw_place place);
 
-/* The same for discovery.*. */
+/* Checks discovery.*. */
 void kvw_rules_check_discovery(struct kvw_build *build);
 
 /* Checks discovery.kubernetes.pools. */
@@ -33,7 +33,7 @@ void kvw_rules_check_paths(struct kvw_build *build);
 void kvw_rules_check_admin(struct kvw_build *build);
 void kvw_rules_check_proxies(struct kvw_build *build);
 
-/* The same for kvaware.*. */
+/* Checks kvaware.*. */
 void kvw_rules_check_kvaware(struct kvw_build *build);
 void kvw_rules_check_worker_events(struct kvw_report *report,
 	const struct kvw_worker_config *worker, size_t index, struct kvw_place place);

@@ -39,9 +39,9 @@ static bool is_set(const struct kvw_build *build, enum kvw_key_index key)
 /* A file that a key, or an entry of its list, names. */
 struct named {
 	struct kvw_report *report;
-	struct kvw_place place; /* of the key's value */
+	struct kvw_place place; /* place of the key's value */
 	const char *key;        /* its path */
-	const char *path;       /* of the file */
+	const char *path;       /* path of the file */
 };
 
 static struct named named_by(struct kvw_build *build, enum kvw_key_index key)

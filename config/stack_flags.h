@@ -31,7 +31,7 @@ struct kvw_stack_flag {
 	const char *flag;     /* "--host" */
 	const char *argument; /* NULL: takes no value */
 	enum kvw_stack_use use;
-	const char *keys; /* of ONLY: the value */
+	const char *keys; /* for ONLY: the value */
 	const char *text;
 };
 

@@ -96,10 +96,10 @@ struct kvw_kvindex_stats {
 	/* holders among these that were purged or cleared and are not reclaimed yet */
 	uint64_t stale;
 	uint64_t bytes;       /* in use */
-	uint64_t bytes_limit; /* of bytes */
+	uint64_t bytes_limit; /* limit of `bytes` */
 	uint64_t parked;      /* records */
 	uint64_t parked_bytes;
-	uint64_t parked_limit; /* of parked_bytes */
+	uint64_t parked_limit; /* limit of parked_bytes */
 	uint64_t dropped;         /* holders forgotten for lack of room, since start */
 	uint64_t parked_dropped;  /* records that never found their parent, since start */
 	uint64_t unknown_removes; /* since start */

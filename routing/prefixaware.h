@@ -82,7 +82,7 @@ struct kvw_weighing {
 	double reached[KVW_MAX_WORKERS +
 		       /* costs in the order of `reach`, if all candidates are alike */
 		       KVW_REACHED_SPARE];
-	double lowest;                     /* of costs */
+	double lowest;                     /* lowest of the costs */
 	double unhit;                      /* lowest cost without any hit */
 	bool lockstep;                     /* lockstep_ns is set */
 	/* how much the steps that ranks compute together add to the cost; may be negative */

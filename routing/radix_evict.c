@@ -91,7 +91,7 @@ struct sample {
 	uint32_t dead;   /* a node without children and holders */
 	uint32_t oldest; /* any node */
 	uint32_t leaf;   /* among nodes without children, the one unused for longest */
-	uint64_t age;    /* of `oldest`, + 1 */
+	uint64_t age;    /* age of `oldest`, + 1 */
 	uint64_t leaf_age;
 };
 

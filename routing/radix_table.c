@@ -10,7 +10,7 @@
 #define SPILLED    UINT64_C(0x100)      /* the entry was placed by its own hash */
 #define PLACE_BIT  5
 #define GROUP_MASK ((uint32_t)KVW_TABLE_GROUP - 1)
-#define MOST       255 /* of a count */
+#define MOST       255 /* largest count */
 #define ENTRY_MASK (TAG_MASK | (uint64_t)GROUP_MASK << PLACE_BIT)
 #define EACH(byte) ((byte) * UINT64_C(0x0101010101010101))
 

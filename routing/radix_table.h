@@ -55,7 +55,7 @@ struct kvw_bucket {
 /* Contents of a table. */
 struct kvw_table_use {
 	uint64_t nodes;
-	uint64_t chunks;  /* of their runs */
+	uint64_t chunks;  /* chunks in their runs */
 	uint64_t removed; /* chunks of nodes that were removed, since start */
 };
 

@@ -33,7 +33,7 @@
 struct kvw_view {
 	_Alignas(64) atomic_bool lock; /* guards total, ring, and writes to the window */
 	_Atomic int64_t total;         /* tokens in the window; read without the lock */
-	_Atomic uint64_t purges;       /* since start */
+	_Atomic uint64_t purges;       /* counted since the start */
 };
 
 /* All workers' views. The arrays lie in the tree's mapping and start zeroed. */

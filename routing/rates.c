@@ -42,7 +42,7 @@ struct window {
 	_Alignas(ALIGNMENT) atomic_bool lock; /* guards all members that follow */
 	/* shortest request of this epoch and of the one before; ns 0: none */
 	struct point shortest[2];
-	uint32_t count, next;                 /* of ring */
+	uint32_t count, next;                 /* samples in the ring; next place */
 	uint32_t fresh;                       /* samples since the rate was last computed */
 	struct point busy;                    /* fading sums over requests that met others */
 	uint32_t busy_count;                  /* their number */
@@ -60,7 +60,7 @@ struct kvw_rates_book {
 	_Atomic double median;       /* median of the learned x; the prior if none was learned */
 	_Atomic size_t learned;      /* workers with a learned x */
 	float x[KVW_MAX_WORKERS];    /* learned ns per token; 0: not learned yet */
-	float room[KVW_MAX_WORKERS]; /* for median_of */
+	float room[KVW_MAX_WORKERS]; /* used by median_of */
 	struct window windows[KVW_MAX_WORKERS];
 };
 

@@ -21,7 +21,7 @@ struct kvw_cost_terms {
 	int64_t now_ns;
 	double context_ns; /* c */
 	double miss;       /* work of the prompt if nothing is cached */
-	double tokens;     /* of the prompt */
+	double tokens;     /* tokens of the prompt */
 	float omega;
 };
 

@@ -185,7 +185,7 @@ void kvt_checksum_copy(const struct kvt_segment *to, size_t count, const void *f
 /* A position in a list of segments. */
 struct cursor {
 	const struct kvt_segment *at, *end;
-	uint64_t used; /* of *at */
+	uint64_t used; /* bytes of *at that are used */
 };
 
 /* Returns the length of the run of bytes from this position on; 0: the end. */

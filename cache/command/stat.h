@@ -31,7 +31,7 @@ struct kvt_stat {
 	/* sums for all tenants except the KVT_TENANTS_LISTED that the owner named */
 	struct kvt_tenant_share l1_others;
 	bool has_reuse;                    /* the owner reported its reuse of fragments */
-	struct kvt_fragments_stats reuse;  /* since the owner began */
+	struct kvt_fragments_stats reuse;  /* since the start of the owner */
 	uint64_t tokens;
 	/* bytes of the smallest and of the largest chunk; 0: the store is empty */
 	uint64_t smallest, largest;

@@ -6,7 +6,7 @@
 
 #include "core/blocks.h"
 
-#define MAX_BLOCKS (1u << 20) /* of one chunk */
+#define MAX_BLOCKS (1u << 20) /* most blocks of a chunk */
 
 bool kvt_blocks_valid(const struct kvt_blocks *b)
 {

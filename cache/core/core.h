@@ -46,7 +46,7 @@ struct kvt_job {
 	/* Called once, when the tier has finished the request, so that the part of the cache that
 	 * submitted the job gets it back; may free the job. */
 	void (*done)(struct kvt *k, struct kvt_job *job);
-	void *owner; /* of a barrier's */
+	void *owner; /* the barrier to which it belongs */
 	struct kvt_lower *lower;
 	struct kvt_job *next_finished; /* link in the stack of finished jobs */
 	struct kvt_job *next, *prev; /* links among the jobs under way in this tier, oldest first */
@@ -77,7 +77,7 @@ struct kvt_breaker {
 	uint64_t pause_ns;             /* the present one, doubling */
 	int64_t until_ns;              /* when a probe is due */
 	uint64_t round;                /* counts changes of state */
-	uint64_t seed;                 /* of the jitter */
+	uint64_t seed;                 /* seed of the random delays */
 	_Atomic uint64_t trips;
 };
 
@@ -237,7 +237,7 @@ struct kvt_generations {
 	/* Number of the last known change of the table. KVT_NUMBER_LOST: the table has lost changes
 	 * that were known. */
 	uint64_t number;
-	uint32_t sum;    /* of all in `at` */
+	uint32_t sum;    /* sum of the numbers in `at` */
 	uint64_t *at;    /* generation of each of KVT_SLOTS slots; owned */
 	struct kvt_name_mask *masks; /* the last used KVT_NAME_MASKS masks; owned */
 

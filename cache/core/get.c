@@ -272,7 +272,7 @@ static void ask(struct kvt *k, struct get *get, const struct kvt_key *keys)
 
 /* Which chunks of a chain to get. */
 struct outlook {
-	size_t held;  /* of L1, held already */
+	size_t held;  /* entries of L1 that are held already */
 	size_t known; /* chunks that are held, or that are worth fetching from a lower tier */
 	bool ask;     /* a shared tier may have more */
 	enum kvt_trace_why why; /* why `known` is not larger */

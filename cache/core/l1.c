@@ -42,7 +42,7 @@ enum { PLACE_SUM_LOW, PLACE_SUM_HIGH, PLACE_NAMES, PLACE_RUNS };
  * struct. */
 struct names {
 	struct kvt_blocks blocks; /* without token ids */
-	size_t bytes;             /* of this whole object */
+	size_t bytes;             /* of the whole object */
 	bool told;                /* the watch has been given the chunk's "stored" event */
 };
 

@@ -16,7 +16,7 @@
 /* A lease with the core's own members; the caller sees only the first one. */
 struct kvt_hold {
 	struct kvt_lease lease;
-	uint32_t *entries; /* of L1, one per chunk */
+	uint32_t *entries; /* entries of L1, one per chunk */
 	struct kvt_view *views;
 	struct kvt_segment *segments;
 	size_t room, segment_room; /* allocated lengths of `entries` and of the segments */

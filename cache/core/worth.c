@@ -17,7 +17,7 @@
 #include "core/barrier.h"
 #include "core/worth.h"
 
-#define HOLD_NS       200        /* of a chunk in L1 */
+#define HOLD_NS       200        /* time to hold a chunk in L1 */
 #define OVERHEAD_NS   20000      /* cost of each chunk in a lower tier, besides its bytes */
 #define FORGET_TOKENS 65536      /* a prefill this many tokens ago counts 1/e */
 #define PRIOR_TOKENS  4096       /* weight of the configured rate, as a number of tokens */
@@ -75,7 +75,7 @@ struct sums {
 	size_t worth;
 	double worth_fetch_ns, worth_compute_ns;
 	uint32_t touched; /* tiers below, as a mask */
-	bool regardless;  /* of cost */
+	bool regardless;  /* fetch even if computing is faster */
 };
 
 static void settle(struct sums *s)

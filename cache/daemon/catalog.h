@@ -18,7 +18,7 @@ struct kvt_catalog_options {
 	const char *path;                            /* the catalog's file; NULL: only in memory */
 	uint32_t most;                               /* names */
 	uint64_t most_bytes;                         /* limit of the memory for names */
-	const struct kvt_surroundings *surroundings; /* until destroy */
+	const struct kvt_surroundings *surroundings; /* borrowed until destroy */
 };
 
 struct kvt_catalog;

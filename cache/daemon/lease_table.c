@@ -46,7 +46,7 @@ struct kvt_lease_table {
 	uint32_t most, taken, reserved;
 	uint32_t free, fresh; /* records from `fresh` on were never used */
 	uint32_t *heads, *key_heads;
-	uint32_t mask; /* of both */
+	uint32_t mask; /* mask of both tables */
 	uint32_t slots[SLOTS];
 	int64_t tick_ns;
 	int64_t cursor; /* all leases of slots before this one have ended */

@@ -59,7 +59,7 @@ struct kvt_meters {
 	_Alignas(64) _Atomic uint64_t requests[KVT_ROUTE_COUNT][KVT_SLOT_COUNT];
 	_Atomic uint64_t counts[KVT_COUNT_COUNT];
 	struct kvw_histogram seconds[KVT_ROUTE_COUNT];
-	struct kvw_bounds bounds; /* of seconds */
+	struct kvw_bounds bounds; /* bounds in seconds */
 };
 
 /* m is zeroed. */

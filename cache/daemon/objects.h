@@ -38,7 +38,7 @@ struct kvt_bucket_limit {
 
 struct kvt_objects_options {
 	const struct kvt_config *cache;   /* its l1_backing and l1_capacity describe the segment */
-	struct kvt_segment_file *segment; /* until destroy */
+	struct kvt_segment_file *segment; /* borrowed until destroy */
 	const struct kvt_surroundings *surroundings;
 	uint64_t lease_ttl_max_ns; /* limit of a lease's time; longer requests get this */
 	uint64_t lease_grace_ns;   /* time that bytes are kept after a lease's end */

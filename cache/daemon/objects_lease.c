@@ -24,7 +24,7 @@
 #include "daemon/objects_parts.h"
 
 #define AT_A_TIME 64
-#define WAIT_MOST 60000000000u /* for a load */
+#define WAIT_MOST 60000000000u /* longest wait for a load */
 
 /* Ends a lease call without a grant; its reservation was given back before. */
 static void refuse(

@@ -39,7 +39,7 @@ struct kvt_object_put {
 	uint32_t count;
 	bool direct; /* fills the object's own key; else the put is staged */
 	struct kvt_object_name name;
-	char text[]; /* of name */
+	char text[]; /* text of the name */
 };
 
 /* --- beginning -------------------------------------------------------------------------------- */

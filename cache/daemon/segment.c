@@ -61,7 +61,7 @@ struct kvt_segment_file {
 	int folder, fd, side; /* -1: not open */
 	dev_t device;
 	ino_t inode;
-	bool made; /* by this open */
+	bool made; /* created by this open */
 
 	_Atomic int64_t quiet_ns;    /* monotonic; 0: over */
 	/* monotonic time that the side file promises; written with `lock` held */

@@ -43,7 +43,7 @@ void kvt_loop_accepted(struct kvw_clients *clients, bool served);
 void kvt_loop_turn_away_take(struct kvw_clients *clients, int fd, enum kvw_refusal why);
 
 struct kvt_server {
-	struct kvw_server base; /* by all loops */
+	struct kvw_server base; /* shared by all loops */
 	const struct kvt_daemon_config *config;
 	struct kvt_objects *objects;
 	struct kvt_segment_file *segment;

@@ -52,7 +52,7 @@ struct kvt_publisher_stats {
 	uint64_t batches, bytes; /* sent */
 	uint64_t drops; /* how often a subscriber was too slow and began to lose batches */
 	uint64_t replays, replays_given_up;
-	uint64_t replay_bytes_held; /* of batches kept */
+	uint64_t replay_bytes_held; /* bytes of batches kept */
 	uint64_t memory_bytes;      /* most memory of kept batches */
 };
 /* Any thread. */

@@ -103,7 +103,7 @@ struct kvt_gpu_engine {
 	double rates[2][KVT_CUDA_CLASSES][KVT_GPU_STAGING + 1];
 	double both[KVT_CUDA_CLASSES][KVT_GPU_STAGING + 1];
 	struct kvt_cuda_op *ops; /* config.ops */
-	struct kvt_cuda_piece *pieces; /* by address */
+	struct kvt_cuda_piece *pieces; /* sorted by address */
 	size_t piece_count, piece_room;
 	struct kvt_gpu_stats stats;
 	/* copies that are collected for one call */

@@ -22,7 +22,7 @@ struct kvt_ghosts {
 	uint32_t limit;                  /* limit of names; 0: nothing is remembered */
 	/* free: slot + 1 that was freed last; fresh: first slot that was never used */
 	uint32_t free, fresh;
-	uint32_t mask;                   /* of the table */
+	uint32_t mask;                   /* mask of the table */
 	uint64_t bytes;                  /* allocated */
 	struct kvt_ghost *items;         /* ghosts by slot; owned, like the next two members */
 	struct kvt_links *links;

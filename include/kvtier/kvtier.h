@@ -227,7 +227,7 @@ struct kvt_config {
 	uint64_t l2_connect_ns;       /* longest time for connecting, handshake and login */
 	uint64_t l2_deadline_ns;      /* longest time for one operation */
 	uint64_t l2_part_bytes;       /* a longer value is split into parts of this length */
-	uint64_t l2_ttl_ns;           /* of values; 0: none */
+	uint64_t l2_ttl_ns;           /* TTL of values; 0: none */
 	uint64_t l2_seen_ns;          /* time for which an answer "stored" is believed */
 	uint64_t l2_missing_ns;       /* time for which an answer "not stored" is believed */
 	const char *l2_bucket;        /* tiered storage */

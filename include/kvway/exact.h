@@ -43,7 +43,7 @@ enum kvw_coverage {
 /* A prompt's blocks, as one kind of reporter names them. Borrowed as the request is. */
 struct kvw_exact_chain {
 	enum kvw_reporter reporter;
-	uint32_t space;        /* of the index */
+	uint32_t space;        /* space in the index */
 	uint32_t block_tokens; /* tokens per block */
 	uint32_t count;        /* number of whole blocks in the prompt */
 	const uint64_t *keys;  /* [count] */

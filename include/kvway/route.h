@@ -224,7 +224,7 @@ struct kvw_strategy_options {
 /* Gauges that a strategy can report; those that it does not have stay 0. */
 struct kvw_strategy_stats {
 	uint64_t nodes, chunks, bytes, bytes_limit; /* prefix tree */
-	uint64_t evicted_chunks, purges;            /* since start */
+	uint64_t evicted_chunks, purges;            /* counted since the start */
 	uint64_t sessions;
 	uint64_t exact_blocks, exact_holders, exact_bytes, exact_bytes_limit; /* kvaware's index */
 	uint64_t fragment_entries, fragment_entries_limit, fragment_bytes; /* kvaware's texts */

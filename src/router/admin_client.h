@@ -43,7 +43,7 @@ struct kvw_admin_question {
 
 /* The server's answer. body is owned; free() it. */
 struct kvw_admin_reply {
-	long status; /* of HTTP */
+	long status; /* status of the HTTP answer */
 	char *body;
 	size_t len;
 };

@@ -18,7 +18,7 @@
 
 /* All parts of a running router, in the order in which they are made. */
 struct kvw_app {
-	const struct kvw_config *config; /* of the start */
+	const struct kvw_config *config; /* configuration of the start */
 	const char *config_path;
 	/* listening sockets of this process, opened here or handed over */
 	struct kvw_sockets sockets;

@@ -33,7 +33,7 @@ enum kvw_cli_status {
 
 /* Plain data. */
 struct kvw_cli {
-	enum kvw_cli_status status; /* for KVW_CLI_EXIT */
+	enum kvw_cli_status status; /* exit status for KVW_CLI_EXIT */
 	/* set for KVW_CLI_RUN, and then owned by the caller; otherwise NULL */
 	struct kvw_config *config;
 	/* the file, for reloads; NULL: only flags were given. Points into argv */

@@ -34,7 +34,7 @@ struct nvme_replay {
 	uint64_t removed_count;
 	uint64_t reset; /* if was_reset: chunks up to this generation are gone */
 	bool was_reset;
-	struct nvme_replay_add *adds; /* by generation */
+	struct nvme_replay_add *adds; /* sorted by generation */
 	uint64_t add_count;
 	uint64_t last;  /* the last generation that occurs in the log */
 	uint64_t valid; /* number of valid records; the others are damaged or unused */

@@ -139,7 +139,7 @@ enum redis_answer_state {
 	ANSWER_NONE, /* not asked */
 	ANSWER_THERE,
 	ANSWER_ABSENT,
-	ANSWER_BELIEVED_THERE, /* by presence */
+	ANSWER_BELIEVED_THERE, /* the presence table has it */
 	ANSWER_BELIEVED_ABSENT,
 	ANSWER_LATE, /* there was no answer in time */
 };
@@ -155,7 +155,7 @@ struct redis_job {
 	TAILQ_ENTRY(redis_job) entry; /* entry of the list in which the job is now */
 	struct redis_tier *t;
 	struct kvt_tier_request *request;
-	uint64_t number; /* by arrival */
+	uint64_t number; /* numbered by arrival */
 	int64_t begun_ns, deadline_ns;
 	uint64_t turn;      /* bytes that the job has added to the tier's `moving` */
 	const void *parked; /* the object for which the job waits; NULL: it is not parked */
@@ -279,7 +279,7 @@ struct redis_tier {
 	struct kvt_presence *presence;
 	struct kvt_sealer *sealer; /* NULL: plain */
 	struct kvt_fingerprint fingerprint;
-	uint8_t store_id[16]; /* of seals */
+	uint8_t store_id[16]; /* id for seals */
 	bool cluster;
 	uint32_t part_bytes, tokens_per_chunk;
 	uint64_t deadline_ns, ttl_ns, chunk_ttl_ns, bounce_limit;

@@ -25,7 +25,7 @@
 /* A block. The bytes [begin, end) of its data are in use. */
 struct kvw_block {
 	struct kvw_block *next;
-	uint32_t size; /* of data */
+	uint32_t size; /* bytes of data */
 	uint32_t begin, end;
 	_Alignas(64) char data[];
 };

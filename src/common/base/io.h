@@ -62,7 +62,7 @@ struct kvw_io {
 	struct kvw_io_set *set;
 	TAILQ_ENTRY(kvw_io) again_entry;
 	const struct kvw_io_ops *ops; /* NULL: plain */
-	void *state;                  /* of ops */
+	void *state;                  /* used by ops */
 	/* memory that on_event will read, prefetched before the call; NULL: none */
 	const void *needs;
 };

@@ -21,7 +21,7 @@
 struct kvw_resolve {
 	_Atomic int owners;
 	_Atomic bool answered; /* set with release order: addresses and error are valid then */
-	int error;             /* of getaddrinfo */
+	int error;             /* error of getaddrinfo */
 	int wake;              /* owned */
 	char host[HOST_BYTES];
 	uint16_t port;

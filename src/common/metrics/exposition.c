@@ -9,7 +9,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-#define LABELS_MAX 8 /* of a histogram, le included */
+#define LABELS_MAX 8 /* most labels of a histogram, with `le` */
 
 void kvw_metric_head(struct kvw_exposition *out, const struct kvw_metric_info *info)
 {

@@ -16,7 +16,7 @@
 #include "redis/server.h"
 
 struct kvw_redis {
-	/* of create */
+	/* arguments of create */
 	struct kvw_redis_url url;
 	struct kvw_redis_options options; /* the options; their texts are owned, in `texts` */
 	char *texts[3];                   /* username, password, service */
@@ -38,7 +38,7 @@ struct kvw_redis {
 	uint64_t in_flight, in_flight_bytes;
 	int64_t deadline_ns; /* no command has an earlier deadline */
 
-	struct kvw_redis_stats stats; /* of the step's thread */
+	struct kvw_redis_stats stats; /* used by the step's thread only */
 	int64_t note_ns;              /* time before which no other error reply is logged */
 	uint64_t mode_at;             /* number of connections when stats.mode was made */
 	pthread_mutex_t lock;         /* shown */

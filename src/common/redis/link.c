@@ -52,7 +52,7 @@ struct kvw_redis_link {
 	/* first command of the present list that was not sent; NULL: none */
 	struct kvw_redis_command *unsent;
 	struct kvw_redis_command asking;  /* the command that gets the reply to ASKING */
-	uint64_t bytes;                   /* of commands */
+	uint64_t bytes;                   /* bytes of all commands */
 	struct kvw_redis_login login;
 	char why[KVW_REDIS_REASON];
 	char host[KVW_REDIS_URL_TEXT];

@@ -105,7 +105,7 @@ struct kvw_redis_command {
 	/* the reply is expected to be an array of at most element_limit bytes in all */
 	bool elements;
 	uint32_t element_limit;
-	int64_t deadline_ns; /* by env's clock */
+	int64_t deadline_ns; /* on env's clock */
 
 	/* KVW_OK: there is a reply of any kind, which may be an error of the server. KVW_ETIMEDOUT:
 	 * the deadline passed before the reply came. KVW_EIO: no server could be reached; `text`

@@ -69,7 +69,7 @@ struct cluster {
 	struct kvw_redis_inquiry inquiry;
 	/* the server that is asked now or was asked last; may be NULL */
 	struct kvw_redis_server *control;
-	struct kvw_redis_node asked;      /* the same */
+	struct kvw_redis_node asked;      /* the server that was asked */
 	bool seeds_asked[KVW_REDIS_URL_NODES];
 	bool round;                    /* a round of questions is under way */
 	const struct member *informed; /* the member to ask first; may be NULL */

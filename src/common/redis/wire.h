@@ -25,7 +25,7 @@
 struct kvw_redis_wire {
 	int fd;
 	SSL *ssl;                /* NULL: plain */
-	BIO_METHOD *bio_method;  /* of ssl */
+	BIO_METHOD *bio_method;  /* the method of ssl's BIO */
 	bool readable, writable; /* whether the socket is readable and writable, as far as known */
 	/* the peer hung up, or an error is pending: reading goes on until a read shows it */
 	bool ending;

@@ -177,7 +177,7 @@ struct kvw_conn {
 	uint64_t body_left;
 	uint64_t body_got;
 	int64_t body_from_ns;
-	void (*receive)(struct kvw_conn *conn); /* of state BODY */
+	void (*receive)(struct kvw_conn *conn); /* used in state BODY */
 	struct kvw_whole_body *whole;           /* owned */
 	struct kvw_wait *wait;
 

@@ -16,7 +16,7 @@ enum kvw_conn_timer {
 	KVW_CONN_TIMER_RATE, /* next check against body_rate */
 	KVW_CONN_TIMER_WRITE,
 	KVW_CONN_TIMER_LINGER,
-	KVW_CONN_TIMER_WATCH /* of until_read */
+	KVW_CONN_TIMER_WATCH /* for until_read */
 };
 
 /* Most bytes of a body in one turn, so that other connections get their turn. */
@@ -37,7 +37,7 @@ void kvw_conn_drop_whole(struct kvw_conn *conn);
 void kvw_conn_rest(struct kvw_conn *conn);
 
 /* --- connection_answer.c --- */
-void kvw_conn_flush(struct kvw_conn *conn); /* of state SEND */
+void kvw_conn_flush(struct kvw_conn *conn); /* used in state SEND */
 void kvw_conn_part(struct kvw_conn *conn);  /* enters LINGER */
 /* Makes the program answer that the request is refused; the connection ends after the answer. */
 void kvw_conn_refuse(
@@ -50,7 +50,7 @@ void kvw_conn_collect(struct kvw_conn *conn, const char *head, size_t len);
 /* Reads and drops bytes in state DRAIN. Returns false if no byte came now, or the connection is
  * closed. */
 bool kvw_conn_drain(struct kvw_conn *conn);
-void kvw_conn_linger(struct kvw_conn *conn); /* of state LINGER */
+void kvw_conn_linger(struct kvw_conn *conn); /* used in state LINGER */
 
 /* A body that is collected, and kept until its request is answered. */
 struct kvw_whole_body {

@@ -64,7 +64,7 @@ struct kvw_server_loop_ops {
 struct kvw_server_loop {
 	const struct kvw_server_loop_ops *ops;
 	struct kvw_server *server;
-	char name[16];                /* of the thread */
+	char name[16];                /* name of the thread */
 	/* next in the ring of loops for which one accepts; a loop that is alone points to itself */
 	struct kvw_server_loop *next;
 	struct kvw_io_set sockets;

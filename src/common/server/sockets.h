@@ -20,7 +20,7 @@
 
 #include "kvway/err.h"
 
-#define KVW_SOCKETS_MOST 1024 /* of a set */
+#define KVW_SOCKETS_MOST 1024 /* most sockets of a set */
 #define KVW_SOCKET_TEXT  128  /* room for an address: HOST:PORT, or the path of a Unix socket */
 
 /* Use of a socket. */

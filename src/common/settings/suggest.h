@@ -16,7 +16,7 @@
 struct kvw_suggest {
 	const char *wanted;
 	const char *best; /* NULL: no word near enough was offered */
-	size_t distance;  /* of best */
+	size_t distance;  /* distance of `best` */
 };
 
 void kvw_suggest_start(struct kvw_suggest *suggest, const char *wanted);

@@ -43,7 +43,7 @@ struct kvw_strings {
 /* A word, and the value for which it stands. */
 struct kvw_word {
 	const char *name; /* NULL ends the list */
-	int value;        /* of an enum */
+	int value;        /* value of an enum */
 };
 
 struct kvw_type {

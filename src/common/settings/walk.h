@@ -24,7 +24,7 @@ struct kvw_given {
 
 /* The result of reading one key. */
 struct kvw_met {
-	struct kvw_place place; /* of its value */
+	struct kvw_place place; /* place of its value */
 	bool given;
 	bool valid; /* the member was set to the value */
 };

@@ -127,7 +127,7 @@ void kvw_tls_rotate_tickets(struct kvw_tls *tls, int64_t now_ns);
 struct kvw_tls_passed {
 	unsigned char keys[KVW_TLS_TICKETS_MOST]; /* [len] */
 	size_t len;
-	uint32_t age_s; /* of the newest */
+	uint32_t age_s; /* age of the newest key */
 };
 
 /* Copies the keys. Returns false for a client's context, which has none. To be called on the thread

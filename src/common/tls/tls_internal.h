@@ -57,7 +57,7 @@ struct kvw_tls_tickets {
 struct kvw_tls {
 	pthread_mutex_t lock;        /* guards `set` while a reference to it is taken */
 	struct kvw_tls_set *set;     /* in force */
-	BIO_METHOD *method;          /* of tls_bio.c */
+	BIO_METHOD *method;          /* method of tls_bio.c's BIO */
 	bool server;
 	bool verify;                 /* for a client: the server's certificate is verified */
 	bool only_1_3;
@@ -108,7 +108,7 @@ struct kvw_tls_conn {
 	SSL *ssl;           /* owned; this struct is its app data */
 	struct kvw_tls_set *set; /* a reference */
 	struct kvw_tls *tls;
-	kvw_io_fn on_event; /* of the owner */
+	kvw_io_fn on_event; /* callback of the owner */
 	char *why;          /* owned; NULL: there was no failure, or memory was short */
 	int error;          /* errno of the failure; 0: there was none */
 	bool raw_readable, raw_writable;

@@ -20,7 +20,7 @@
 
 struct kvw_hasher {
 	enum kvw_digest_kind kind;
-	SHA256_CTX sha;    /* of KVW_DIGEST_SHA256 */
+	SHA256_CTX sha;    /* used for KVW_DIGEST_SHA256 */
 	XXH3_state_t *xxh; /* owned; set for KVW_DIGEST_XXH3_128, else NULL */
 	size_t length;     /* number of bytes put since the start */
 	size_t filled;     /* number of bytes in the buffer that are not hashed yet */

@@ -87,7 +87,7 @@ static const struct {
 /* The message being read. */
 struct draft {
 	struct kvw_lmc_message message;
-	uint64_t key, number; /* of a KVAdmitMsg or KVEvictMsg */
+	uint64_t key, number; /* members of a KVAdmitMsg or KVEvictMsg */
 	uint32_t seen;        /* BIT() of each member that was there */
 };
 

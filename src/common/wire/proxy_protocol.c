@@ -11,7 +11,7 @@
 #include <netinet/in.h>
 #include <string.h>
 
-#define V1_MOST   107 /* with line end */
+#define V1_MOST   107 /* longest line, with its end */
 #define V2_FIXED  16
 #define TLV_CRC32C 0x03
 

@@ -29,7 +29,7 @@ struct kvw_vllm_message {
 	/* len 0: there is none, or it is a replay by a version before 0.25 */
 	struct kvw_slice topic;
 	uint64_t sequence;
-	struct kvw_slice payload; /* for kvw_vllm_begin() */
+	struct kvw_slice payload; /* to be passed to kvw_vllm_begin() */
 };
 
 /* Parses a message from the PUB socket. KVW_EPROTO: it is not of that form. */

@@ -12,7 +12,7 @@
 /* The text of the present second, kept by the formatting thread, since most lines can use it again.
  * Zeroed: none yet. */
 struct kvw_access_clock {
-	int64_t second; /* since 1970 */
+	int64_t second; /* second since 1970 */
 	char text[20];  /* 2026-01-31T12:00:00 */
 };
 

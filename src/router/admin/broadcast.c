@@ -40,7 +40,7 @@ struct cast {
 	TAILQ_ENTRY(cast) entry;
 	struct kvw_broadcaster *broadcaster;
 	const struct path *path;
-	char target[TARGET_MAX]; /* of the calls */
+	char target[TARGET_MAX]; /* target of the calls */
 	char *body, *type;
 	struct kvw_broadcast_ask ask; /* borrows from all members above */
 	struct kvw_call *calls;

@@ -28,7 +28,7 @@ struct kvw_broadcast_ask {
 
 /* A call to one worker. Zeroed: none. */
 struct kvw_call {
-	struct cast *cast;         /* of the caller */
+	struct cast *cast;         /* the cast to which the call belongs */
 	struct kvw_worker *worker; /* held until the call has ended */
 	char *id;                  /* owned */
 	struct kvw_probe_request request;

@@ -15,7 +15,7 @@ struct kvw_explain_desk {
 	const struct kvw_explainer *explainer; /* NULL: kvway is still starting */
 	struct event_base *base;
 	struct kvw_tokens_box *box; /* NULL: explanations do without tokens */
-	int64_t wait_ms;            /* for one answer */
+	int64_t wait_ms;            /* longest wait for an answer */
 	struct kvw_auth *auth;      /* keys of clients, for ?key=; NULL: there are none */
 };
 

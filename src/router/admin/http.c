@@ -273,7 +273,7 @@ static enum kvw_err add_events(struct kvw_admin_http *http, struct event_base *b
 
 	http->news =
 		event_new(base, http->clients.loop.sockets.fd, EV_READ | EV_PERSIST, turn, http);
-	http->tick = event_new(base, -1, EV_PERSIST, turn, http); /* for the timers */
+	http->tick = event_new(base, -1, EV_PERSIST, turn, http); /* a tick for the timers */
 	http->again = event_new(base, -1, 0, turn, http);
 	if (http->news == NULL || http->tick == NULL || http->again == NULL ||
 		event_add(http->news, NULL) != 0 || event_add(http->tick, &second) != 0)

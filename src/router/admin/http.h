@@ -25,7 +25,7 @@ struct kvw_admin_http;
 /* For metrics. Any thread may read it. */
 struct kvw_admin_http_state {
 	const _Atomic uint32_t *open;
-	_Atomic uint64_t refused; /* since start */
+	_Atomic uint64_t refused; /* counted since the start */
 };
 
 /* Answers the request in conn->clients->head, at once or later by kvw_conn_await; its body is

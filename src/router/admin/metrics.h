@@ -73,16 +73,16 @@ enum kvw_kept {
 	KVW_KEPT_LATE,    /* the first token came too late */
 	KVW_KEPT_SLOW,    /* the first token came in time, but the tokens after it took too long */
 	KVW_KEPT_FAILED,  /* there was no answer, or only a part of it */
-	KVW_KEPT_REFUSED, /* with 429 */
+	KVW_KEPT_REFUSED, /* refused with 429 */
 	KVW_KEPT_UNSEEN,  /* the answer came in one piece, which hides when its first token came */
 	KVW_KEPT_COUNT
 };
 
 /* Why a request went to its group. Label `by` of kvway_group_chosen_total. */
 enum kvw_group_by {
-	KVW_GROUP_BY_SESSION,      /* by its session */
-	KVW_GROUP_BY_CONVERSATION, /* by a hash of the beginning of its chat */
-	KVW_GROUP_BY_REQUEST,      /* by a hash of its x-request-id */
+	KVW_GROUP_BY_SESSION,      /* chosen by the session */
+	KVW_GROUP_BY_CONVERSATION, /* chosen by a hash of the chat's beginning */
+	KVW_GROUP_BY_REQUEST,      /* chosen by a hash of its x-request-id */
 	KVW_GROUP_BY_HEADER,       /* the client named the group */
 	/* the only worker that can answer, or the named one, is in the group */
 	KVW_GROUP_BY_WORKER,

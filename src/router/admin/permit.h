@@ -24,7 +24,7 @@ struct kvw_admin_permit {
 	bool off_host;         /* the address can be reached from other hosts */
 
 	struct kvw_keyring *ring; /* a reference to the keyring; NULL: none yet */
-	uint64_t version;         /* of ring */
+	uint64_t version;         /* version of `ring` */
 	/* the configuration that was checked last, only compared by address; NULL: none yet */
 	const struct kvw_config *followed;
 	int64_t logged_ns;        /* when a refusal was last logged; 0: never */

@@ -30,7 +30,7 @@
 #define KVW_FULL_SHARE 0.85f
 
 struct kvw_admission {
-	struct kvw_pace paces[KVW_MAX_WORKERS]; /* by worker id */
+	struct kvw_pace paces[KVW_MAX_WORKERS]; /* indexed by worker id */
 	struct kvw_programs *programs; /* running programs; NULL: programs are not recognised */
 
 	/* The workers' rate: predicted prefill in ns that one worker does per ns of being busy. */

@@ -30,7 +30,7 @@ struct kvw_estimate_ask {
 	struct kvw_gate_terms terms;
 	struct kvw_promise promise;
 	struct kvw_turn turn;
-	uint64_t tokens;     /* of its prompt */
+	uint64_t tokens;     /* tokens of its prompt */
 	/* the request is useful for this long after its arrival; 0: no limit */
 	int64_t deadline_ns;
 	uint64_t waiting;    /* number of waiting requests, in all loops */

@@ -112,7 +112,7 @@ struct kvw_outlooks {
 	int64_t seen_ns; /* time and rate that belong to `epoch` */
 	double seen_rate;
 	uint64_t epoch;  /* a new epoch makes all outlooks stale */
-	struct kvw_outlook workers[KVW_MAX_WORKERS]; /* by id */
+	struct kvw_outlook workers[KVW_MAX_WORKERS]; /* indexed by worker id */
 };
 
 /* A loop has one gate for each recently requested model, so a gate is small. */

@@ -57,7 +57,7 @@ struct kvw_auth {
 	_Atomic bool ends, wanted;
 	int wake;   /* eventfd */
 	int notify; /* inotify; -1: none */
-	int watch;  /* of the folder; -1: none */
+	int watch;  /* watch of the folder; -1: none */
 	struct stat seen; /* state of the file when it was read last; all 0: it could not be read */
 	struct stat before; /* state of the file when it was checked before, ... */
 	int64_t before_ns;  /* ... and the time when it was first in that state */

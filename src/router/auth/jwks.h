@@ -17,7 +17,7 @@
 #include "kvway/slice.h"
 
 #define KVW_JWKS_MOST       64                 /* keys */
-#define KVW_JWKS_MAX_BYTES  ((size_t)256 << 10) /* of the document */
+#define KVW_JWKS_MAX_BYTES  ((size_t)256 << 10) /* most bytes of the document */
 #define KVW_JWKS_KID_MOST   256                /* bytes of a key's name */
 #define KVW_JWKS_RSA_LEAST  2048               /* bits */
 #define KVW_JWKS_RSA_MOST   8192

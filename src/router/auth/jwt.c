@@ -24,7 +24,7 @@
 /* most brackets in a token's head, since jansson recurses once for each */
 #define BRACKETS_MOST   16
 #define SIGNATURE_MOST  (KVW_JWKS_RSA_MOST / 8)
-#define HALF            32 /* of an ES256 signature */
+#define HALF            32 /* half the bytes of an ES256 signature */
 #define LIST_MOST       1024 /* most models in a list, as in the keys file */
 #define LATEST_S        253402300799.0 /* the end of 9999 */
 #define PREFIX          "jwt:" /* prefix of tokens' names: names in the keys file have no colon */

@@ -14,7 +14,7 @@ struct kvw_jwt_gate;
 
 /* For metrics. */
 struct kvw_jwt_gate_state {
-	_Atomic uint64_t verified;   /* by their signature */
+	_Atomic uint64_t verified;   /* verified by their signature */
 	_Atomic uint64_t remembered; /* tokens that were found in the cache of verified ones */
 	_Atomic uint64_t refused[KVW_JWT_VERDICTS];
 	const struct kvw_jwt_keys_state *keys;

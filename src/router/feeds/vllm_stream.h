@@ -28,7 +28,7 @@ typedef void kvw_vllm_changed_fn(struct kvw_vllm_stream *stream, void *ctx);
 struct kvw_vllm_stream_deps {
 	struct kvw_feed *feed;
 	struct kvw_vllm_applier *applier;
-	struct kvw_vllm_map *map; /* of the worker */
+	struct kvw_vllm_map *map; /* map of the worker */
 	const char *url;          /* the worker's URL, for the log */
 	const char *topic;        /* prefix of accepted topics */
 	kvw_vllm_changed_fn *changed;

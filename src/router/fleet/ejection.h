@@ -51,7 +51,7 @@ struct kvw_ejection {
 	_Atomic uint32_t bad_in_row;
 	_Atomic uint8_t state;      /* enum kvw_ejection_state */
 	_Atomic int64_t until_ns;   /* OUT: earliest time of the trial */
-	_Atomic uint64_t bad, ejections; /* since start */
+	_Atomic uint64_t bad, ejections; /* counted since the start */
 	/* Under the mutex: */
 	/* ejections one after another; reset after ejection.max_time without one */
 	uint32_t in_succession;

@@ -44,7 +44,7 @@ struct kvw_wakes;       /* wake/wakes.h */
  * it is held. */
 struct kvw_model {
 	char *name;
-	uint32_t index;                     /* for metric labels */
+	uint32_t index;                     /* index for metric labels */
 	uint32_t views; /* number of views that have it; only the control thread uses this */
 	bool listed; /* the present view has it; only the control thread uses this */
 	uint64_t serial;                    /* unique */

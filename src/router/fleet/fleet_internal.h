@@ -28,7 +28,7 @@ struct fleet {
 	uint64_t good_in_row[KVW_MAX_WORKERS]; /* probes */
 	uint64_t bad_in_row[KVW_MAX_WORKERS];
 	struct kvw_model **by_name; /* the models in base.models, ascending by name; owned */
-	size_t named;                          /* of by_name */
+	size_t named;                          /* number of entries in by_name */
 	size_t unlisted;                       /* number of models in no worker's list */
 	size_t free_index;                     /* every lower index is in use */
 	uint64_t serials;                      /* counter of the serial numbers that models get */

@@ -39,7 +39,7 @@ struct kvw_link {
 	bool reused; /* the link has had an earlier request */
 	bool idle;
 	bool closed;
-	kvw_link_fn on_event; /* of the user */
+	kvw_link_fn on_event; /* callback of the user */
 	void *user;
 };
 

@@ -98,7 +98,7 @@ struct kvw_prober {
 	struct kvw_curl_loop transfers;
 	struct event *wanted;   /* polls models_wanted */
 	LIST_HEAD(, target) targets;
-	size_t added; /* since start */
+	size_t added; /* number added since the start */
 	size_t first_round_done;
 	uint64_t random; /* state of the random jitter */
 };

@@ -10,7 +10,7 @@
 
 #include "base/standard_out.h"
 
-#define Z     1.959964 /* of 95 % */
+#define Z     1.959964 /* for an interval of 95 % */
 #define LEAST 30       /* a verdict needs at least this many samples of each group */
 
 /* --- estimates --- */

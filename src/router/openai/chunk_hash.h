@@ -15,7 +15,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#define CHUNK_BLOCKS 4 /* of 64 bytes */
+#define CHUNK_BLOCKS 4 /* number of blocks of 64 bytes */
 
 /* XXH3's default secret. */
 static const unsigned char chunk_secret[192] = {

@@ -25,7 +25,7 @@ struct kvw_preamble {
 	uint8_t state;
 	bool opened;                  /* an event of the preamble has come */
 	bool commented;               /* a comment has come; the caller may clear it */
-	uint8_t len;                  /* of text */
+	uint8_t len;                  /* length of `text` */
 	char text[KVW_PREAMBLE_ROOM]; /* the first bytes of a line that is not recognized yet */
 };
 

@@ -198,7 +198,7 @@ struct form {
 	} state;
 	/* RFC 2046 allows a boundary of 70 bytes; the last byte is for a CR */
 	char delimiter[2 + 2 + 70 + 1];
-	uint8_t len;                    /* of delimiter */
+	uint8_t len;                    /* length of `delimiter` */
 	uint8_t matched;                /* matched bytes of the delimiter, or of what follows it */
 	char last;                      /* the first byte after the delimiter */
 	uint8_t field;                  /* of the part that is being read, as in struct frame */

@@ -127,7 +127,7 @@ struct kvw_parted {
 	/* runs for the leg's connection, then for the lease, while the decoder is waited for */
 	struct kvw_timer timer;
 	int64_t rank_number;        /* rank number in the leg's head; KVW_RANK_NONE: none */
-	/* for the log: */
+	/* The next members are for the log. */
 	int64_t prefill_ns;
 	uint32_t prompt_tokens, cached_tokens;
 };
@@ -204,7 +204,7 @@ struct kvw_silence {
 /* The id of the object that the answer creates (whose.h). */
 struct kvw_made {
 	bool sought;                 /* kvway still looks for the id in the answer */
-	size_t len;                  /* of text */
+	size_t len;                  /* length of `text` */
 	char text[KVW_OWNER_PREFIX]; /* first bytes of the answer */
 };
 

@@ -24,7 +24,7 @@ struct kvw_gates {
 	int64_t counted_ns;      /* time of the last count of programs */
 	int64_t aged_ns;         /* time of the last search for the oldest waiting request */
 	struct kvw_cost *costs;  /* room for the costs of explain; [KVW_MAX_WORKERS] */
-	struct kvw_outlooks *outlooks; /* of all items */
+	struct kvw_outlooks *outlooks; /* outlooks of all items */
 };
 
 /* Sets x->admission.gate to the gate of the exchange's group or, without a group, of its model.

@@ -29,7 +29,7 @@ struct rate_record {
 	/* time until the buckets of requests and tokens are full again */
 	int64_t requests_ns, tokens_ns;
 	int64_t day_used;               /* tokens */
-	uint64_t day;                   /* since 1970 */
+	uint64_t day;                   /* day since 1970 */
 	uint32_t learned;               /* tokens of an answer */
 	uint32_t kind;
 };

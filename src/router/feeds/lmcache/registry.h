@@ -34,9 +34,9 @@
 #include "wire/lmcache_wire.h"
 
 #define KVW_LMREG_INSTANCES 2048  /* limit of instances, mapped or not */
-#define KVW_LMREG_RANKS     64    /* of an instance */
+#define KVW_LMREG_RANKS     64    /* most ranks of an instance */
 #define KVW_LMREG_PLACES    8     /* locations of a rank */
-#define KVW_LMREG_BATCHES   65536 /* of a full sync */
+#define KVW_LMREG_BATCHES   65536 /* most batches of a full sync */
 #define KVW_LMREG_MISSING   4096  /* limit of batches that one answer requests again */
 #define KVW_LMREG_EVICTED   65536 /* limit of evictions remembered during a full sync */
 /* limit of admitted keys remembered with their time, for each instance */
@@ -117,7 +117,7 @@ struct kvw_lmreg_instance {
 	uint64_t hash;
 	uint32_t worker; /* id in the fleet, or NONE */
 	enum kvw_lmreg_how how;
-	uint32_t space;               /* of the index */
+	uint32_t space;               /* space in the index */
 	struct kvw_lmreg_rank *ranks; /* owned */
 	uint32_t rank_count;
 	enum kvw_coverage coverage; /* the coverage that the strategy was given */
@@ -125,7 +125,7 @@ struct kvw_lmreg_instance {
 	const char *wrong;
 	bool recalled;        /* its records of the former process are being read */
 	int64_t heard_ns;
-	uint64_t gaps, restarts; /* of its sequences */
+	uint64_t gaps, restarts; /* gaps and restarts of its sequences */
 
 	/* ring of keys that the first rank admitted lately, owned; NULL: none yet */
 	struct kvw_lmreg_recent *recent;

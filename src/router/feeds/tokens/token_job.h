@@ -58,7 +58,7 @@ struct kvw_tokens {
 	const struct kvw_config *config;
 	struct kvw_fleet *fleet;
 	struct kvw_token_cache *cache;
-	struct kvw_account *memory; /* of clients */
+	struct kvw_account *memory; /* account of clients' memory */
 	_Atomic int64_t ask_limit_ms;   /* time limit of one job, for all its workers together */
 	_Atomic int64_t inflight_limit; /* kvaware.tokens.inflight */
 	/* seed of the cache's keys, so that clients cannot choose colliding bodies */

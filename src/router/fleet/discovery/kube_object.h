@@ -53,7 +53,7 @@ struct kvw_kube_object {
 struct kvw_kube_page {
 	struct kvw_kube_object *objects;
 	size_t count;
-	char version[KVW_KUBE_VERSION];   /* of the list */
+	char version[KVW_KUBE_VERSION];   /* version of the list */
 	char next[KVW_KUBE_CONTINUE];     /* "": this was the last page */
 };
 
@@ -68,7 +68,7 @@ enum kvw_kube_event_kind {
 /* One line of a watch. */
 struct kvw_kube_event {
 	enum kvw_kube_event_kind kind;
-	struct kvw_kube_object object;  /* of ADDED, MODIFIED and DELETED */
+	struct kvw_kube_object object;  /* object of ADDED, MODIFIED and DELETED */
 	char version[KVW_KUBE_VERSION]; /* version of the object, or of the bookmark; "": none */
 	int code;                       /* ERROR: its HTTP status; 0: none */
 	char message[200];              /* ERROR: printable */

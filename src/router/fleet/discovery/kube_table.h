@@ -29,7 +29,7 @@ struct kvw_kube_entry {
 struct kvw_kube_table {
 	struct kvw_kube_entry *items; /* [count], ascending by name */
 	size_t count, room;
-	size_t endpoints;    /* of all items */
+	size_t endpoints;    /* endpoints of all items */
 	uint64_t clock;      /* grows with each event */
 	uint64_t list_began; /* value of `clock` when the list began */
 };

@@ -51,7 +51,7 @@
 #define LOG_AGAIN_NS   (60 * KVW_NS_PER_S)
 /* Failures of the watch after which the list comes first. */
 #define WATCH_TRIES    3
-#define PAGES_MOST     20000               /* of one list */
+#define PAGES_MOST     20000               /* most pages of one list */
 
 _Static_assert(sizeof(((struct kvw_source_part *)0)->name) == KVW_POOL_SHOWN,
 	"a part is named as its pool");
@@ -69,7 +69,7 @@ struct pool {
 	char version[KVW_KUBE_VERSION];
 	char list_version[KVW_KUBE_VERSION]; /* version of the list that is being read */
 	char next[KVW_KUBE_CONTINUE];        /* token of its next page; "": its first page */
-	size_t pages;                        /* of it */
+	size_t pages;                        /* pages of the list */
 	int64_t page;                        /* number of objects that are requested per page */
 	unsigned list_failures, watch_failures; /* in a row */
 	bool list_fails, watch_fails;           /* failures that have been reported */

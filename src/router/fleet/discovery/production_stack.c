@@ -61,7 +61,7 @@ void kvw_production_stack_suggest(struct kvw_suggest *near)
 
 struct texts {
 	const struct kvw_node *node; /* the whole */
-	const struct kvw_node *next; /* of a list */
+	const struct kvw_node *next; /* next entry of a list */
 	size_t at;                   /* in a text */
 	bool ended;
 };
