@@ -124,7 +124,7 @@ static bool read_relation(struct reader *r, struct kvw_slice value, bool *holds)
 	return true;
 }
 
-/* False: malformed. */
+/* Returns false if the text is malformed. */
 static bool read_requirement(struct reader *r, bool *holds)
 {
 	bool absent = take(r, '!');

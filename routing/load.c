@@ -27,7 +27,7 @@
 #include "routing/spin.h"
 
 #define CLAIM_NS   INT64_C(200000000) /* a shorter queue that peers claim is not judged */
-#define CLAIM_ALONE_NS INT64_C(2000000000) /* the same if only one peer claims a queue */
+#define CLAIM_ALONE_NS INT64_C(2000000000) /* the same limit if only one peer claims a queue */
 #define TRUST_LOST 0.5f
 #define TRUST_WON  0.1f
 #define TRUST_LEAST (1.0f / 64) /* less counts as 0 */

@@ -29,7 +29,7 @@ struct entry {
 
 struct shard {
 	_Alignas(64) atomic_bool lock; /* guards the whole shard */
-	struct entry *entries;         /* [capacity + 1]; 0 is the anchor */
+	struct entry *entries;         /* capacity + 1 entries; entry 0 is the anchor of the list */
 	uint32_t *buckets;             /* [bucket_mask + 1] heads of chains; 0: empty */
 	uint32_t bucket_mask;
 	uint32_t capacity;

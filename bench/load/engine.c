@@ -131,7 +131,7 @@ static void end(struct engine *engine)
 	event_base_loopbreak(engine->base);
 }
 
-/* The warm-up's next request, or what follows it. */
+/* Sends the next request of the warm-up, or begins the measurement if there is none. */
 static void warm_up(struct engine *engine)
 {
 	struct kvb_workload *workload = engine->workload;

@@ -154,7 +154,7 @@ static void refuse(struct run *run, const struct kvb_admission_answer *answer)
 			(struct due){run->now_ns + run->jobs->items[job->next].due_ns, job->next});
 }
 
-/* False: the worker does not take it. */
+/* Returns false if the worker does not accept the request. */
 static bool send(struct run *run, uint32_t job)
 {
 	const struct kvb_admission_ops *ops = run->admission->ops;
@@ -222,7 +222,8 @@ static int64_t next_moment(struct run *run)
 	return next;
 }
 
-/* The admission hears of the streams that a step gave a further token before it hears of those that the step began. */
+/* The admission hears of the streams that a step gave a further token before it hears of those that
+ * the step began. */
 static void step_over(struct run *run, uint32_t worker)
 {
 	const struct kvb_fleet_worker *w = &run->fleet->workers[worker];

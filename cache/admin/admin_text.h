@@ -46,16 +46,16 @@ bool kvt_admin_unhex(const char *digits, uint8_t *out, size_t bytes);
 /* Returns false if there are more keys than KVT_ADMIN_KEYS. */
 bool kvt_admin_write_erase(
 	const struct kvt_which *which, uint64_t timeout_ns, char *out, size_t room);
-/* False: not such a request. */
+/* Returns false if the line is not such a request. */
 bool kvt_admin_read_erase(const char *request, struct kvt_admin_erase *out);
 
 void kvt_admin_write_erased(
 	enum kvt_status status, const struct kvt_erased *erased, char *out, size_t room);
-/* False: another answer. */
+/* Returns false if the line is another answer. */
 bool kvt_admin_read_erased(const char *answer, enum kvt_status *status, struct kvt_erased *erased);
 
 void kvt_admin_write_tenants(size_t most, char *out, size_t room);
-/* False: not such a request. */
+/* Returns false if the line is not such a request. */
 bool kvt_admin_read_tenants(const char *request, size_t *most) KVT_MUST_CHECK;
 /* These are for the shared tier, as far as the owner knows its tenants. */
 void kvt_admin_write_shared(size_t most, char *out, size_t room);
@@ -63,7 +63,7 @@ bool kvt_admin_read_shared(const char *request, size_t *most);
 
 /* A `room` of KVT_ADMIN_LINE is enough for KVT_TENANTS_LISTED tenants. */
 void kvt_admin_write_listed(const struct kvt_tenant_list *list, char *out, size_t room);
-/* False: another answer. */
+/* Returns false if the line is another answer. */
 bool kvt_admin_read_listed(const char *answer, struct kvt_tenant_list *out);
 
 #define KVT_ADMIN_FRAGMENTS "fragments 1" /* the request */

@@ -95,8 +95,8 @@ static void wtinylfu_removed(struct kvt_policy *p, uint32_t entry, bool evicted)
 	kvt_queues_remove(&((struct wtinylfu *)p)->queues, entry);
 }
 
-/* Inner chunks cannot compete, so that they follow their leaves: the oldest of WINDOW move to the
- * main part if they were seen before. At most a few per call. */
+/* Inner chunks cannot be evicted before their leaves, so they do not compete for the main part: the
+ * oldest in WINDOW move there if they were used before, at most a few per call. */
 static void let_inner_pass(struct wtinylfu *w, bool (*may)(void *self, uint32_t entry), void *self)
 {
 	for (unsigned i = 0; i < INNER_MOST && w->queues.units[WINDOW] > w->window; i++) {

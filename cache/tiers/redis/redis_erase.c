@@ -81,7 +81,7 @@ static void looked(struct redis_ask *ask)
 	}
 }
 
-/* False: no memory. */
+/* Returns false if memory is short. */
 static bool begin(struct redis_tier *t, struct redis_job *job, const struct kvt_key *key)
 {
 	struct unlinking *u = calloc(1, sizeof(*u));

@@ -136,7 +136,7 @@ static bool has_ended(
 	return false;
 }
 
-/* False: refused. */
+/* Returns false if the certificates are refused. */
 static bool take_over(struct kvw_tls *tls, char *why, size_t why_size)
 {
 	struct kvw_tls_set *set, *before;

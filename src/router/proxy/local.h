@@ -1,5 +1,6 @@
 /*
- * local.h - the paths that kvway answers itself: /health, /ready, /ping, /v1/models, /metrics.
+ * local.h - serves the paths that kvway answers itself: /health, /ready, /ping, /v1/models,
+ * /metrics.
  */
 #ifndef KVW_LOCAL_H
 #define KVW_LOCAL_H

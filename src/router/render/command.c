@@ -18,7 +18,7 @@
 
 #define LARGEST ((size_t)4 << 20) /* most bytes of a manifest; etcd accepts 1.5 MiB */
 
-/* False: out of memory. */
+/* Returns false if memory is short. */
 static bool write_objects(FILE *out, const struct kvw_plan *plan)
 {
 	enum kvw_render_part part = plan->options->part;

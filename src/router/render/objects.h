@@ -66,7 +66,7 @@ void kvw_object_policy(FILE *out, const struct kvw_plan *plan, enum kvw_componen
 void kvw_render_workers(FILE *out, const struct kvw_plan *plan);
 /* PersistentVolume and its claim. */
 void kvw_render_volumes(FILE *out, const struct kvw_plan *plan);
-/* False: out of memory. */
+/* Returns false if memory is short. */
 bool kvw_render_cache(FILE *out, const struct kvw_plan *plan) KVW_MUST_CHECK;
 bool kvw_render_router(FILE *out, const struct kvw_plan *plan) KVW_MUST_CHECK;
 void kvw_render_tls(FILE *out, const struct kvw_plan *plan);

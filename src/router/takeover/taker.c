@@ -158,7 +158,7 @@ static void explain_failure(
 		(void)snprintf(why, WHY_BYTES, "%s is no message of a takeover", what);
 }
 
-/* False: why[]. */
+/* Returns false on failure; why[] has the reason. */
 static bool hear_sockets(struct kvw_taker *taker, struct kvw_sockets *sockets, char *why)
 {
 	struct kvw_takeover_message message;
