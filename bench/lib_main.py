@@ -24,6 +24,7 @@ import lib_pick  # noqa: E402
 import lib_proxy  # noqa: E402
 import lib_replay  # noqa: E402
 import lib_replay_agree  # noqa: E402
+import lib_replay_pd  # noqa: E402
 import lib_replicas  # noqa: E402
 import lib_routers  # noqa: E402
 import lib_sim_agree  # noqa: E402
@@ -64,6 +65,7 @@ BENCHES = {
                 [LOAD, "bench/sim/kvsim", "bench/load/kvbench"]),
     "replay": (lib_replay.bench_replay, ["bench/replay/kvb-replay"]),
     "replay-agree": (lib_replay_agree.bench_replay_agree, lib_replay_agree.TARGETS),
+    "replay-pd": (lib_replay_pd.bench_replay_pd, lib_replay_pd.TARGETS),
     "replicas": (lib_replicas.bench_replicas, lib_replicas.TARGETS),
     "overload": (lib_overload.bench_overload, lib_overload.TARGETS),
     "evict": (lib_evict.bench_evict, [lib_evict.PROGRAM]),
@@ -78,7 +80,8 @@ BENCHES = {
     "fleet": (lib_fleet.bench_fleet, lib_fleet.TARGETS),
     "fleet-change": (lib_fleet_change.bench_fleet_change, lib_fleet_change.TARGETS),
 }
-NEED_TRACE = ("trace", "replay", "replay-agree", "overload", "routers", "evict", "fleet")
+NEED_TRACE = ("trace", "replay", "replay-agree", "replay-pd", "overload", "routers", "evict",
+              "fleet")
 NEED_ENGINE = ("engine",)
 # What an option is where it was not given and it differs between benchmarks.
 DEFAULTS = {
@@ -131,6 +134,8 @@ benchmarks:
   replay-agree  the first 1,000 requests of a trace (TRACE=FILE) by the replay, and over HTTP through kvway to the same
            engines at the clock's speed: two strategies, with admission and without, three sizes of KV memory; fails
            where times or the cached share differ by more than 5 % and more than by chance; half an hour
+  replay-pd  workers with roles in simulated time: eight as 2 that prefill and 6 that decode, 4 and 4, 6 and 2;
+           plans by seconds and the fixed rules of others, on a trace (TRACE=FILE) or --scenario long; --scale
   replicas  four kvways that share their load through Redis, before 8, 64 and 1,024 simulated workers: commands and
            bytes of each, CPU, p99 of requests through one of them and through a kvway that shares nothing
   overload  what admission is worth: kvway's and its peers' as published, a trace (TRACE=FILE) at half to four
@@ -167,7 +172,7 @@ benchmarks:
   fleet-change  64 streaming clients while the fleet changes: reloads twice a second, 1,000 workers that join by one
            reload and leave again, 100 changes a second by /workers; fails if a request is dropped; --only
            reload, join or admin
-  all      all of them (trace, routers, replay, replay-agree, overload, evict and fleet only if TRACE is set, engine if
+  all      all of them (trace, routers, replay, replay-agree, replay-pd, overload, evict and fleet only if TRACE is set, engine if
            KVW_ENGINE_VENV is)
 
 Two cores are needed: one for the proxy, one for load and backends. The table goes to standard
@@ -313,7 +318,7 @@ def main(argv):
             print(f"{options.name}: {error}", file=sys.stderr)
             return 2
         targets = {target for name in names for target in BENCHES[name][1]}
-        if not options.peers_only and names not in (["scan"], ["pick"], ["state"], ["replay"], ["overload"], ["evict"],
+        if not options.peers_only and names not in (["scan"], ["pick"], ["state"], ["replay"], ["replay-pd"], ["overload"], ["evict"],
                                                ["cache"], ["l2"], ["gpu"], ["sim-agree"], ["engine"]):
             targets.add("src/router/kvway")
         print(" ".join(sorted(targets)))

@@ -216,7 +216,8 @@ def sentence_uniform(runs, _):
 
 SENTENCES = {"mixed": sentence_mixed, "stall": sentence_stall, "hot_prefix": sentence_hot, "tenants": sentence_cached,
         "agentic": sentence_cached, "programs": sentence_cached, "two_classes": sentence_uniform,
-        "uniform": sentence_uniform, "resets": sentence_foretold, "foreign": sentence_foretold}
+        "uniform": sentence_uniform, "long": sentence_uniform, "short": sentence_uniform,
+        "resets": sentence_foretold, "foreign": sentence_foretold}
 
 
 def say_what_happened(name, results, scale, workers, policies):

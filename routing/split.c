@@ -3,7 +3,14 @@
  *
  * A transfer's two numbers come from a line through samples whose weight halves every 44. It
  * begins with two samples of its own: 30 ms, and 10 us more for each token, about what a model of
- * 8 billion parameters needs over 100 Gbit/s.
+ * 8 billion parameters needs over 100 Gbit/s. What a first token waits for at its decoder, a step
+ * that runs or KV memory, is seen as a long transfer, and a whole request would wait there, too. So
+ * a sample above the line counts a quarter.
+ *
+ * An answer that is decoded where others are prefilled is delayed by them and delays them, after it
+ * was priced. So a whole request costs a second more on a worker whose part is to prefill: in the
+ * replay (bench/README.md) half a second splits too little of long prompts, and with two the first
+ * token waits longer.
  */
 #include "routing/split.h"
 
@@ -12,6 +19,8 @@
 #define PRIOR_TOKENS 10000.0
 #define PRIOR_SLOPE  10e3
 #define PRIOR_WEIGHT 4.0
+#define LATE_WEIGHT  0.25
+#define STRAY_NS     1e9
 
 static void add_sample(struct kvw_transfer *t, double weight, double tokens, double ns)
 {
@@ -56,6 +65,8 @@ void kvw_transfer_init(struct kvw_transfer *t)
 
 void kvw_transfer_learn(struct kvw_transfer *t, double tokens, double ns)
 {
+	bool late = ns > kvw_transfer_ns(t, tokens);
+
 	if (!(tokens >= 0) || !(ns >= 0))
 		return;
 	kvw_spin_lock(&t->lock);
@@ -64,7 +75,7 @@ void kvw_transfer_learn(struct kvw_transfer *t, double tokens, double ns)
 	t->y *= FORGET;
 	t->xx *= FORGET;
 	t->xy *= FORGET;
-	add_sample(t, 1, tokens, ns);
+	add_sample(t, late ? LATE_WEIGHT : 1, tokens, ns);
 	fit(t);
 	kvw_spin_unlock(&t->lock);
 	atomic_fetch_add_explicit(&t->samples, 1, memory_order_relaxed);
@@ -92,6 +103,17 @@ static double whole_ns(const struct kvw_cost *cost)
 	return cost->total_ns > 0 ? cost->total_ns : cost->queue_ns + cost->prefill_ns;
 }
 
+/*
+ * A prefill there costs the time until it is done, and the delay of answers. This answer is not
+ * decoded there, so the contexts there do not delay it. A worker that has no whole requests decodes
+ * nothing: requests before this one are counted in its queue.
+ */
+static double leg_ns(const struct kvw_candidate *item, const struct kvw_cost *cost)
+{
+	return cost->queue_ns + cost->prefill_ns + cost->evict_ns +
+	       (item->usable ? cost->others_ns : 0);
+}
+
 /* The two cheapest prefillers, the cheaper one first; SIZE_MAX: none. There are two because a
  * decoder that also prefills is paired with the other one. */
 struct prefillers {
@@ -104,36 +126,51 @@ static struct prefillers find_prefillers(
 	struct prefillers p = {SIZE_MAX, SIZE_MAX};
 
 	for (size_t i = 0; i < set->count; i++) {
-		double ns = whole_ns(&costs[i]);
+		double ns = leg_ns(&set->items[i], &costs[i]);
 
 		if (!set->items[i].prefills)
 			continue;
-		if (p.best == SIZE_MAX || ns < whole_ns(&costs[p.best]))
+		if (p.best == SIZE_MAX || ns < leg_ns(&set->items[p.best], &costs[p.best]))
 			p = (struct prefillers){i, p.best};
-		else if (p.second == SIZE_MAX || ns < whole_ns(&costs[p.second]))
+		else if (p.second == SIZE_MAX ||
+			 ns < leg_ns(&set->items[p.second], &costs[p.second]))
 			p.second = i;
 	}
 	return p;
 }
 
+/* The price of a pair. The decoder's queue passes while the other worker prefills. */
+static double pair_ns(const struct kvw_candidates *set, const struct kvw_cost *costs,
+	size_t decoder, size_t prefiller, double moved_ns)
+{
+	const struct kvw_cost *d = &costs[decoder], *p = &costs[prefiller];
+	double wait_ns = d->queue_ns - p->queue_ns - p->prefill_ns;
+
+	return leg_ns(&set->items[prefiller], p) + moved_ns + (wait_ns > 0 ? wait_ns : 0) +
+	       d->context_ns + d->evict_ns;
+}
+
 /* Compares the worker i as the only worker, and as the decoder of a pair, with the best so far. */
-static void look_at(const struct kvw_cost *costs, uint32_t prompt_tokens,
-	const struct kvw_transfer *transfer, size_t i, size_t prefiller, struct kvw_split *out)
+static void look_at(const struct kvw_candidates *set, const struct kvw_cost *costs,
+	uint32_t prompt_tokens, const struct kvw_transfer *transfer, size_t i, size_t prefiller,
+	struct kvw_split *out)
 {
 	const struct kvw_cost *cost = &costs[i];
 	double tokens = prompt_tokens - cached_of(cost), moved_ns, price;
 
-	if (!out->has_here || whole_ns(cost) < out->here_ns) {
+	bool strays = set->items[i].role == KVW_ROLE_PREFILL;
+	double whole = whole_ns(cost) + (strays ? STRAY_NS : 0);
+
+	if (!out->has_here || whole < out->here_ns) {
 		out->has_here = true;
 		out->here = i;
-		out->here_ns = whole_ns(cost);
+		out->here_ns = whole;
 	}
-	if (prefiller == SIZE_MAX)
+	if (prefiller == SIZE_MAX || strays)
 		return;
 	tokens = tokens > 0 ? tokens : 0;
 	moved_ns = kvw_transfer_ns(transfer, tokens);
-	price = whole_ns(&costs[prefiller]) + moved_ns + cost->queue_ns + cost->context_ns +
-		cost->evict_ns;
+	price = pair_ns(set, costs, i, prefiller, moved_ns);
 	if (out->has_pair && price >= out->split_ns)
 		return;
 	out->has_pair = true;
@@ -149,13 +186,17 @@ void kvw_split_choose(const struct kvw_candidates *set, const struct kvw_cost *c
 	struct kvw_split *out)
 {
 	struct prefillers p = find_prefillers(set, costs);
+	bool decoders = false;
 
 	*out = (struct kvw_split){.split = false};
-	for (size_t i = 0; i < set->count; i++)
-		if (set->items[i].usable && set->items[i].role != KVW_ROLE_PREFILL &&
-			(only == KVW_SPLIT_ANY || only == i))
-			look_at(costs, prompt_tokens, transfer, i, i == p.best ? p.second : p.best,
-				out);
+	for (size_t i = 0; i < set->count; i++) {
+		if (!set->items[i].usable || (only != KVW_SPLIT_ANY && only != i))
+			continue;
+		decoders = decoders || set->items[i].role != KVW_ROLE_PREFILL;
+		look_at(set, costs, prompt_tokens, transfer, i, i == p.best ? p.second : p.best,
+			out);
+	}
+	out->has_here = out->has_here && decoders;
 	if (!out->has_pair)
 		return;
 	if (threshold >= 0)

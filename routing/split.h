@@ -6,9 +6,11 @@
  * strategy computes for each worker (struct kvw_cost):
  *
  *	here    total of the worker: its queue, the prefill of what it lacks, what that prefill and
- *	        this request cost the requests that it has
- *	split   total of the prefiller, the transfer of what the decoder lacks, the decoder's queue,
- *	        and what one more request costs those it has
+ *	        this request cost the requests that it has; a second more on a prefiller that
+ *	        may have whole requests
+ *	split   the prefiller's queue and prefill, and what that costs those that decode there; the
+ *	        transfer of what the decoder lacks; what is left by then of the decoder's queue or
+ *	        wait for KV memory; and what one more request costs there
  *
  * So a short prompt, one that the decoder has cached, and one that would find the prefillers' queue
  * long stay here, without a threshold. A user's threshold replaces the comparison.
@@ -57,9 +59,9 @@ struct kvw_split {
 
 /*
  * Chooses. costs: [set->count], from a strategy's explain() in which all workers counted as usable
- * that serve whole requests (`usable` of the set) or prefill (`prefills`). only: the decoder, an
- * index, or KVW_SPLIT_ANY. threshold: splits if the decoder lacks at least that many tokens;
- * KVW_SPLIT_BY_SECONDS: compares the prices.
+ * that serve whole requests (`usable` of the set, of any role) or prefill (`prefills`). only: the
+ * decoder, an index, or KVW_SPLIT_ANY. threshold: splits if the decoder lacks at least that many
+ * tokens; KVW_SPLIT_BY_SECONDS: compares the prices.
  */
 void kvw_split_choose(const struct kvw_candidates *set, const struct kvw_cost *costs,
 	uint32_t prompt_tokens, const struct kvw_transfer *transfer, int64_t threshold, size_t only,

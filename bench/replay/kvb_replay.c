@@ -6,6 +6,7 @@
  */
 #include <errno.h>
 #include <getopt.h>
+#include <inttypes.h>
 #include <jansson.h>
 #include <math.h>
 #include <stdio.h>
@@ -44,6 +45,14 @@ static const char usage[] =
 	"  --redis-delay MS until one hears what another has said (default 2)\n"
 	"  --sharing-interval MS  how often each speaks (default 100)\n"
 	"  --balance random|prefix  which router a request comes to (default random)\n"
+	"  --ranks N        of a server: N workers that compute their steps together (default 1)\n"
+	"  --pd P:D         the first P workers only prefill, the next D decode, others do both\n"
+	"  --pd-whole on|off  those that only prefill may have whole requests (default off)\n"
+	"  --pd-rule NAME   when a prompt is split (default seconds); --list names them\n"
+	"  --pd-gbytes X    of a worker's link, a second, each way (default 12.5)\n"
+	"  --pd-fixed-ms X  of a transfer besides (default 30)\n"
+	"  --pd-lease-s X   after which KV that was not pulled is gone (default 0: never)\n"
+	"  --pd-wrong X     share of parameters that decoders do not understand (default 0)\n"
 	"  --odd-peer stale|lying|biased  one more peer, which says what is not so\n"
 	"  -c, --config FILE       kvway's configuration (default: its defaults)\n"
 	"  --list           prints policies, admissions and scenarios\n";
@@ -89,6 +98,14 @@ enum {
 	OPT_INTERVAL,
 	OPT_BALANCE,
 	OPT_ODD,
+	OPT_RANKS,
+	OPT_PD,
+	OPT_PD_RULE,
+	OPT_PD_WHOLE,
+	OPT_PD_GBYTES,
+	OPT_PD_FIXED,
+	OPT_PD_LEASE,
+	OPT_PD_WRONG,
 };
 
 /* A number within low..high, or the program ends. */
@@ -147,9 +164,48 @@ static bool take_routers(struct kvb_routers *routers, int option, const char *te
 	}
 }
 
+/* Options of workers with roles. False: it is another one. */
+static bool take_pd(struct kvb_pd_options *pd, int option, const char *text)
+{
+	static const char *const whole[] = {"off", "on", NULL};
+	char rest;
+
+	switch (option) {
+	case OPT_PD:
+		if (sscanf(text, "%" SCNu32 ":%" SCNu32 "%c", &pd->prefillers, &pd->decoders,
+			    &rest) == 2)
+			return true;
+		fprintf(stderr, "kvb-replay: --pd: found %s, expected two numbers, as 2:6\n", text);
+		exit(2);
+	case OPT_PD_WHOLE:
+		pd->whole = word("--pd-whole", text, whole) == 1;
+		return true;
+	case OPT_PD_RULE:
+		pd->rule = kvb_pd_rule_find(text);
+		if (pd->rule != NULL)
+			return true;
+		fprintf(stderr, "kvb-replay: no rule %s; --list names them\n", text);
+		exit(2);
+	case OPT_PD_GBYTES:
+		pd->bytes_per_ns = number("--pd-gbytes", text, 1e-3, 1e4);
+		return true;
+	case OPT_PD_FIXED:
+		pd->fixed_ns = (int64_t)(number("--pd-fixed-ms", text, 0, 1e5) * 1e6);
+		return true;
+	case OPT_PD_LEASE:
+		pd->lease_ns = (int64_t)(number("--pd-lease-s", text, 0, 1e5) * 1e9);
+		return true;
+	case OPT_PD_WRONG:
+		pd->wrong_share = number("--pd-wrong", text, 0, 1);
+		return true;
+	default:
+		return false;
+	}
+}
+
 static void take(struct options *o, int option, const char *text)
 {
-	if (take_routers(&o->routers, option, text))
+	if (take_routers(&o->routers, option, text) || take_pd(&o->fleet.pd, option, text))
 		return;
 	switch (option) {
 	case OPT_TRACE:
@@ -198,6 +254,9 @@ static void take(struct options *o, int option, const char *text)
 		o->fleet.max_batched_tokens =
 			(uint32_t)number("--max-batched-tokens", text, 1, 1 << 30);
 		break;
+	case OPT_RANKS:
+		o->fleet.ranks = (uint32_t)number("--ranks", text, 1, KVB_MAX_WORKERS);
+		break;
 	case OPT_SPREAD:
 		o->spread = true;
 		break;
@@ -243,6 +302,14 @@ static struct options parse(int argc, char **argv)
 		{"sharing-interval", required_argument, NULL, OPT_INTERVAL},
 		{"balance", required_argument, NULL, OPT_BALANCE},
 		{"odd-peer", required_argument, NULL, OPT_ODD},
+		{"ranks", required_argument, NULL, OPT_RANKS},
+		{"pd", required_argument, NULL, OPT_PD},
+		{"pd-whole", required_argument, NULL, OPT_PD_WHOLE},
+		{"pd-rule", required_argument, NULL, OPT_PD_RULE},
+		{"pd-gbytes", required_argument, NULL, OPT_PD_GBYTES},
+		{"pd-fixed-ms", required_argument, NULL, OPT_PD_FIXED},
+		{"pd-lease-s", required_argument, NULL, OPT_PD_LEASE},
+		{"pd-wrong", required_argument, NULL, OPT_PD_WRONG},
 		{"config", required_argument, NULL, 'c'},
 		{"help", no_argument, NULL, 'h'},
 		{0},
@@ -257,16 +324,19 @@ static struct options parse(int argc, char **argv)
 			.delay_ns = 2000000,
 			.lost_ns = INT64_MAX},
 		.fleet = {.workers = 8,
+			.ranks = 1,
 			.profile = kvb_profile_find("reference-kv"),
 			.block_size = 16,
 			.max_batched_tokens = 8192,
-			.max_seqs = 256}};
+			.max_seqs = 256,
+			.pd = {.rule = kvb_pd_rules, .bytes_per_ns = 12.5, .fixed_ns = 30000000}}};
 	int option;
 
 	while ((option = getopt_long(argc, argv, "c:h", names, NULL)) != -1)
 		take(&o, option, optarg);
 	if (optind != argc || (!o.list && (o.trace == NULL) == (o.scenario == NULL)) ||
 		o.fleet.profile == NULL || KVB_ID_TOKENS % o.fleet.block_size != 0 ||
+		o.fleet.workers % o.fleet.ranks != 0 ||
 		(o.retry != NULL && strcmp(o.retry, "on") != 0 && strcmp(o.retry, "off") != 0))
 		take(&o, '?', NULL);
 	if (o.fleet.kv_tokens == 0)
@@ -276,9 +346,11 @@ static struct options parse(int argc, char **argv)
 
 static void print_list(void)
 {
-	json_t *all = json_pack("{s:[], s:[], s:[]}", "policies", "admissions", "scenarios");
+	json_t *all = json_pack(
+		"{s:[], s:[], s:[], s:[]}", "policies", "admissions", "pd_rules", "scenarios");
 	json_t *policies = json_object_get(all, "policies");
 	json_t *admissions = json_object_get(all, "admissions");
+	json_t *rules = json_object_get(all, "pd_rules");
 	json_t *scenarios = json_object_get(all, "scenarios");
 
 	for (const struct kvb_policy *p = kvb_policies; p->name != NULL; p++)
@@ -287,6 +359,9 @@ static void print_list(void)
 	for (const struct kvb_admission *a = kvb_admissions; a->name != NULL; a++)
 		json_array_append_new(admissions, json_pack("{s:s, s:b, s:s}", "name", a->name,
 							  "peer", a->peer, "source", a->source));
+	for (const struct kvb_pd_rule *rule = kvb_pd_rules; rule->name != NULL; rule++)
+		json_array_append_new(
+			rules, json_pack("{s:s, s:s}", "name", rule->name, "source", rule->source));
 	for (const struct kvb_scenario *s = kvb_scenarios; s->name != NULL; s++)
 		json_array_append_new(
 			scenarios, json_pack("{s:s, s:s}", "name", s->name, "what", s->what));
@@ -316,6 +391,22 @@ static void set_admission(json_t *out, const char *name, const struct kvb_replay
 	set(out, "programs", r->programs);
 	set(out, "programs_per_hour", r->programs_per_hour);
 	set(out, "programs_given_up", r->programs_given_up);
+}
+
+static void set_pd(json_t *out, const struct options *o, const struct kvb_replay_result *r)
+{
+	const struct kvb_pd_counts *pd = &r->pd;
+	json_t *roles = json_sprintf(
+		"%" PRIu32 ":%" PRIu32, o->fleet.pd.prefillers, o->fleet.pd.decoders);
+
+	json_object_set_new(out, "pd", roles);
+	json_object_set_new(out, "pd_rule", json_string(o->fleet.pd.rule->name));
+	json_object_set_new(out, "pd_whole", json_boolean(o->fleet.pd.whole));
+	set(out, "split_share", (double)pd->split / (double)r->requests);
+	set(out, "pulled", (double)pd->pulled);
+	set(out, "pulled_tokens", pd->pulled_tokens);
+	set(out, "expired", (double)pd->expired);
+	set(out, "recomputed", (double)pd->recomputed);
 }
 
 static json_t *pack_classes(const struct kvb_replay_result *r)
@@ -348,11 +439,15 @@ static void print_result(const struct options *o, const struct kvb_replay_result
 	set(out, "ttft_p90_s", r->ttft_p90);
 	set(out, "ttft_p99_s", r->ttft_p99);
 	set(out, "tpot_mean_s", r->tpot_mean);
+	set(out, "tpot_p99_s", r->tpot_p99);
+	set(out, "gap_p99_s", r->gap_p99);
 	set(out, "e2e_mean_s", r->e2e_mean);
 	set(out, "e2e_p99_s", r->e2e_p99);
 	set(out, "goodput", r->goodput);
 	if (o->admission != NULL)
 		set_admission(out, o->admission, r);
+	if (kvb_pd_on(&o->fleet.pd))
+		set_pd(out, o, r);
 	if (r->class_count > 1)
 		json_object_set_new(out, "classes", pack_classes(r));
 	set(out, "imbalance", r->imbalance);
@@ -434,6 +529,31 @@ static void take_several(struct options *o, const struct kvb_policy **policy,
 	o->fleet.routers = &o->routers;
 }
 
+/* Ends the program where workers cannot have these roles. */
+static void check_pd(const struct options *o, const struct kvb_policy *policy)
+{
+	const struct kvb_pd_options *pd = &o->fleet.pd;
+	const char *why = NULL;
+
+	if (!kvb_pd_on(pd))
+		return;
+	if (pd->prefillers == 0 || pd->prefillers + pd->decoders > o->fleet.workers ||
+		pd->prefillers == o->fleet.workers)
+		why = "expected one or more that prefill, others that do not, no more than there are";
+	else if (policy == NULL || policy->ops->prefiller == NULL || policy->param > 0)
+		why = "for policies kvway and round_robin";
+	else if (o->admission != NULL || o->routers.count > 1 || o->routers.odd != KVB_PEER_NONE)
+		why = "neither with an admission nor with several routers";
+	else if (o->scenario != NULL && kvb_scenario_find(o->scenario) != NULL &&
+		 kvb_scenario_find(o->scenario)->resets.every_ns > 0)
+		why = "not with caches that are emptied";
+	if (why == NULL)
+		return;
+	fprintf(stderr, "kvb-replay: --pd %" PRIu32 ":%" PRIu32 ": %s\n", pd->prefillers,
+		pd->decoders, why);
+	exit(2);
+}
+
 int main(int argc, char **argv)
 {
 	struct options o = parse(argc, argv);
@@ -466,6 +586,7 @@ int main(int argc, char **argv)
 			o.admission, o.policy);
 		return 2;
 	}
+	check_pd(&o, policy);
 	o.profile = *o.fleet.profile;
 	if (o.context_ns >= 0)
 		o.profile.context_ns = o.context_ns;

@@ -7,6 +7,10 @@
  * which is what kvway assumes until it has learned better. All settings are the configuration's
  * defaults; of a worker it knows what the proxy reads from /metrics as often: KV capacity, its use, and how many requests
  * run and wait; block size. For kvaware the prompt's blocks carry the engines' names, which stand for its tokens.
+ *
+ * Where workers have roles, routing/split.c looks for a pair as in src/router/proxy/pd.c: with the
+ * costs of all workers, those that only prefill included. The fixed rules of others choose among
+ * the same costs.
  */
 #include "bench/load/mem.h"
 #include "bench/replay/replay_events.h"
@@ -17,6 +21,7 @@
 #include "bench/replay/policy_kvway.h"
 #include "fleet/room.h"
 #include "routing/choice.h"
+#include "routing/split.h"
 
 #define TOKEN_BYTES  4u
 #define CHUNK_TOKENS 64u /* 256 bytes */
@@ -31,6 +36,12 @@ struct reading {
 struct exchange {
 	struct kvw_decision decision;
 	struct kvw_lease lease;
+	/* Of a prompt that another worker prefills. */
+	bool parted;
+	struct kvw_decision leg;
+	struct kvw_lease leg_lease;
+	double tokens;     /* to transfer, as predicted */
+	int64_t handed_ns; /* to the decoder */
 };
 
 struct kvway {
@@ -48,6 +59,8 @@ struct kvway {
 	uint32_t forced;            /* the worker that the next pick takes; KVB_ROUTED: any */
 	struct kvw_exact_chain chain;
 	uint32_t count;
+	struct kvw_transfer transfer; /* learned */
+	struct kvw_cost *costs;       /* scratch: of a split */
 };
 
 static struct kvw_strategy_options options_of(const struct kvb_policy_env *env)
@@ -109,26 +122,42 @@ static void scrape(struct kvway *k, int64_t now_ns)
 	}
 }
 
+/* Whether the worker may have whole requests. */
+static bool serves(const struct kvway *k, uint32_t worker)
+{
+	const struct kvb_pd_options *pd = &k->fleet->options.pd;
+
+	return pd->whole || kvb_pd_decodes(pd, worker);
+}
+
 static void make_candidates(struct kvway *k)
 {
 	uint32_t workers = k->fleet->options.workers;
 
 	k->loads = aligned_alloc(64, workers * sizeof(k->loads[0]));
 	k->items = kvb_alloc(workers, sizeof(k->items[0]));
+	k->costs = kvb_alloc(workers, sizeof(k->costs[0]));
+	kvw_transfer_init(&k->transfer);
 	k->readings = kvb_alloc(workers, sizeof(k->readings[0]));
 	k->board = aligned_alloc(64, sizeof(*k->board));
 	if (k->loads == NULL || k->board == NULL)
 		abort();
 	for (uint32_t w = 0; w < workers; w++) {
+		const struct kvb_pd_options *pd = &k->fleet->options.pd;
+		bool decodes = kvb_pd_decodes(pd, w), prefills = kvb_pd_prefills(pd, w);
+
 		kvw_load_init_on(&k->loads[w], k->board, w);
 		k->items[w] = (struct kvw_candidate){.id = w,
-			.server = w,
+			.role = prefills ? (decodes ? KVW_ROLE_BOTH : KVW_ROLE_PREFILL)
+					 : KVW_ROLE_DECODE,
+			.prefills = prefills && kvb_pd_on(pd),
+			.server = w - w % k->fleet->options.ranks,
 			.key = kvb_mix(w),
 			.load = &k->loads[w],
 			.capacity_tokens = k->fleet->options.kv_tokens,
 			.block_size = k->fleet->options.block_size,
 			.share = 1,
-			.usable = true};
+			.usable = serves(k, w)};
 	}
 }
 
@@ -268,27 +297,74 @@ uint32_t kvb_kvway_tokens(void *self, uint32_t job)
 	return kvw_request_tokens(&request);
 }
 
-static void only(struct kvway *k, bool usable)
+/* The strategy picks that worker, whatever else it would; KVB_ROUTED: any that has whole requests. */
+static void pick_worker(struct kvway *k, const struct kvw_route_request *request, uint32_t worker,
+	int64_t now_ns, struct kvw_decision *out)
 {
-	for (uint32_t w = 0; w < k->fleet->options.workers; w++)
-		k->items[w].usable = usable || w == k->forced;
+	struct kvw_candidates set = {k->items, k->fleet->options.workers, k->board, 0};
+	enum kvw_err err;
+
+	for (uint32_t w = 0; w < set.count && worker != KVB_ROUTED; w++)
+		k->items[w].usable = w == worker;
+	err = k->strategy->ops->pick(k->strategy, request, &set, now_ns, out);
+	for (uint32_t w = 0; w < set.count; w++)
+		k->items[w].usable = serves(k, w);
+	if (err != KVW_OK)
+		abort();
+}
+
+/* Costs of all workers, those that only prefill included, and what they say. */
+static bool find_pair(struct kvway *k, const struct kvw_route_request *request, int64_t now_ns,
+	struct kvw_split *found)
+{
+	const struct kvb_pd_rule *rule = k->fleet->options.pd.rule;
+	struct kvw_candidates set = {k->items, k->fleet->options.workers, k->board, 0};
+	struct kvw_decision decision;
+	enum kvw_err err;
+
+	for (uint32_t w = 0; w < set.count; w++)
+		k->items[w].usable = true;
+	err = k->strategy->ops->explain(k->strategy, request, &set, now_ns, k->costs, &decision);
+	for (uint32_t w = 0; w < set.count; w++)
+		k->items[w].usable = serves(k, w);
+	if (err != KVW_OK)
+		abort();
+	kvw_split_choose(&set, k->costs, decision.prompt_tokens, &k->transfer, rule->threshold,
+		KVW_SPLIT_ANY, found);
+	if (k->fleet->options.pd.whole)
+		k->forced = (uint32_t)found->here;
+	return found->split || (found->has_pair && rule->ratio > 0 &&
+				       found->tokens >= rule->ratio * decision.prompt_tokens);
+}
+
+/* As src/router/proxy/steps: the pair is planned, then the strategy hears of both. */
+static bool pick_pair(struct kvway *k, const struct kvw_route_request *request,
+	struct exchange *exchange, int64_t now_ns)
+{
+	struct kvw_split found;
+
+	if (!kvb_pd_on(&k->fleet->options.pd) || !find_pair(k, request, now_ns, &found))
+		return false;
+	pick_worker(k, request, (uint32_t)found.decoder, now_ns, &exchange->decision);
+	exchange->decision.prefill_ns = (int64_t)found.transfer_ns;
+	exchange->tokens = found.tokens;
+	pick_worker(k, request, (uint32_t)found.prefiller, now_ns, &exchange->leg);
+	kvw_lease_take(&exchange->leg_lease, k->items[found.prefiller].load,
+		exchange->leg.prefill_ns, now_ns);
+	kvw_lease_hold(&exchange->leg_lease, exchange->leg.prompt_tokens);
+	return true;
 }
 
 static uint32_t pick(void *self, uint32_t job, int64_t now_ns)
 {
 	struct kvway *k = self;
-	struct kvw_candidates set = {k->items, k->fleet->options.workers, k->board, 0};
 	struct exchange *exchange = &k->exchanges[job];
 	struct kvw_route_request request = make_request(k, job, now_ns);
 
 	scrape(k, now_ns);
-	if (k->forced != KVB_ROUTED)
-		only(k, false);
-	if (k->strategy->ops->pick(k->strategy, &request, &set, now_ns, &exchange->decision) !=
-		KVW_OK)
-		abort();
-	if (k->forced != KVB_ROUTED)
-		only(k, true);
+	exchange->parted = k->forced == KVB_ROUTED && pick_pair(k, &request, exchange, now_ns);
+	if (!exchange->parted)
+		pick_worker(k, &request, k->forced, now_ns, &exchange->decision);
 	k->forced = KVB_ROUTED;
 	kvw_lease_take(&exchange->lease, k->items[exchange->decision.pos].load,
 		exchange->decision.prefill_ns, now_ns);
@@ -296,13 +372,51 @@ static uint32_t pick(void *self, uint32_t job, int64_t now_ns)
 	return (uint32_t)exchange->decision.pos;
 }
 
+static uint32_t prefiller(void *self, uint32_t job)
+{
+	const struct exchange *exchange = &((struct kvway *)self)->exchanges[job];
+
+	return exchange->parted ? (uint32_t)exchange->leg.pos : KVB_ROUTED;
+}
+
+static void prefilled(void *self, uint32_t job, int64_t now_ns)
+{
+	struct kvway *k = self;
+	const struct kvb_course *course = &k->fleet->courses[job];
+	struct exchange *exchange = &k->exchanges[job];
+	struct kvw_lease *lease = &exchange->leg_lease;
+	struct kvw_outcome outcome = {.status = 200,
+		.first_token = true,
+		.completed = true,
+		.streamed = true,
+		.prompt_known = true,
+		.cached_known = true,
+		.prompt_tokens = k->fleet->jobs->items[job].input,
+		.cached_tokens = course->cached,
+		.first_token_ns = now_ns - course->sent_ns,
+		.ahead_ns = lease->ahead_ns,
+		.behind_ns = lease->behind_ns};
+
+	scrape(k, now_ns);
+	kvw_lease_first_token(lease, now_ns);
+	outcome.served_ns = lease->served_ns;
+	kvw_lease_release(lease, now_ns);
+	if (k->strategy->ops->done != NULL)
+		k->strategy->ops->done(k->strategy, &exchange->leg, &outcome, now_ns);
+	exchange->handed_ns = now_ns;
+}
+
 static void first_token(void *self, uint32_t job, int64_t now_ns)
 {
 	struct kvway *k = self;
 	struct exchange *exchange = &k->exchanges[job];
+	int64_t took_ns = now_ns - exchange->handed_ns - exchange->decision.queue_ns;
 
 	scrape(k, now_ns);
 	kvw_lease_first_token(&exchange->lease, now_ns);
+	if (exchange->parted)
+		kvw_transfer_learn(
+			&k->transfer, exchange->tokens, took_ns > 0 ? (double)took_ns : 0);
 	if (k->strategy->ops->first_token != NULL)
 		k->strategy->ops->first_token(
 			k->strategy, &exchange->decision, &exchange->lease, now_ns);
@@ -316,9 +430,9 @@ static void done(void *self, uint32_t job, int64_t now_ns)
 	struct kvw_outcome outcome = {.status = 200,
 		.first_token = true,
 		.completed = true,
-		.streamed = true,
+		.streamed = !exchange->parted,
 		.prompt_known = true,
-		.cached_known = true,
+		.cached_known = !exchange->parted,
 		.prompt_tokens = k->fleet->jobs->items[job].input,
 		.cached_tokens = course->cached,
 		.first_token_ns = course->first_ns - course->sent_ns,
@@ -334,11 +448,12 @@ static void done(void *self, uint32_t job, int64_t now_ns)
 
 static double foretold(void *self, uint32_t job)
 {
-	const struct kvway *k = self;
+	const struct exchange *exchange = &((const struct kvway *)self)->exchanges[job];
+	const struct kvw_decision *decision = exchange->parted ? &exchange->leg : &exchange->decision;
 	double tokens = 0;
 
 	for (unsigned t = 0; t < KVW_TIER_COUNT; t++)
-		tokens += k->exchanges[job].decision.hit_tokens[t];
+		tokens += decision->hit_tokens[t];
 	return tokens;
 }
 
@@ -351,6 +466,7 @@ static void destroy(void *self)
 	free(k->loads);
 	free(k->board);
 	free(k->items);
+	free(k->costs);
 	free(k->readings);
 	free(k->exchanges);
 	free(k->chunks);
@@ -360,6 +476,8 @@ static void destroy(void *self)
 
 const struct kvb_policy_ops kvb_kvway_ops = {.create = create,
 	.pick = pick,
+	.prefiller = prefiller,
+	.prefilled = prefilled,
 	.first_token = first_token,
 	.done = done,
 	.foretold = foretold,

@@ -201,11 +201,26 @@ static void count_times(struct sums *sums, struct kvb_replay_result *result)
 	result->ttft_p90 = kvb_samples_percentile(&sums->ttft, 90);
 	result->ttft_p99 = kvb_samples_percentile(&sums->ttft, 99);
 	result->tpot_mean = kvb_samples_mean(&sums->tpot);
+	result->tpot_p99 = kvb_samples_percentile(&sums->tpot, 99);
 	result->e2e_mean = kvb_samples_mean(&sums->e2e);
 	result->e2e_p99 = kvb_samples_percentile(&sums->e2e, 99);
 	kvb_samples_finish(&sums->ttft);
 	kvb_samples_finish(&sums->tpot);
 	kvb_samples_finish(&sums->e2e);
+}
+
+/* Seconds between tokens that a share of all pairs of tokens does not exceed. */
+static double gap_percentile(const struct kvb_fleet *fleet, double share)
+{
+	uint64_t all = 0, seen = 0;
+	uint32_t g = 0;
+
+	for (uint32_t i = 0; i < KVB_GAPS; i++)
+		all += fleet->gaps[i];
+	for (; g + 1 < KVB_GAPS; g++)
+		if ((double)(seen += fleet->gaps[g]) >= share * (double)all)
+			break;
+	return all > 0 ? exp2((g + 0.5) / 64) / 1e9 : 0;
 }
 
 static void count_refusals(const struct kvb_tally *tally, struct kvb_replay_result *result)
@@ -248,6 +263,8 @@ struct kvb_replay_result kvb_replay_count(const struct kvb_fleet *fleet,
 		result.last_s = fmax(result.last_s, (double)c->end_ns / 1e9);
 	}
 	count_times(&sums, &result);
+	result.gap_p99 = gap_percentile(fleet, 0.99);
+	result.pd = fleet->pd.counts;
 	count_refusals(tally, &result);
 	result.goodput = (double)sums.good / (double)result.requests;
 	if (policy->ops->foretold != NULL)

@@ -2,6 +2,7 @@
 #include "bench/replay/replay_fleet.h"
 
 #include <assert.h>
+#include <math.h>
 #include <stdlib.h>
 
 #include "bench/load/mem.h"
@@ -43,6 +44,9 @@ struct kvb_fleet *kvb_fleet_create(
 
 	assert(KVB_ID_TOKENS % options->block_size == 0);
 	fleet->options = *options;
+	if (fleet->options.ranks == 0)
+		fleet->options.ranks = 1;
+	assert(options->workers % fleet->options.ranks == 0);
 	fleet->jobs = jobs;
 	/* kvw_load stands on a cache line of its own. */
 	fleet->workers = aligned_alloc(64, options->workers * sizeof(fleet->workers[0]));
@@ -52,6 +56,7 @@ struct kvb_fleet *kvb_fleet_create(
 		fleet->workers[w] = (struct kvb_fleet_worker){0};
 		make_worker(fleet, w);
 	}
+	kvb_pd_begin(fleet);
 	fleet->courses = kvb_alloc(jobs->count, sizeof(fleet->courses[0]));
 	for (size_t j = 0; j < jobs->count; j++)
 		if (jobs->items[j].input > longest)
@@ -64,6 +69,7 @@ void kvb_fleet_destroy(struct kvb_fleet *fleet)
 {
 	if (fleet == NULL)
 		return;
+	kvb_pd_finish(fleet);
 	for (uint32_t w = 0; w < fleet->options.workers; w++)
 		kvb_engine_destroy(fleet->workers[w].engine);
 	free(fleet->workers);
@@ -146,35 +152,73 @@ static void list_remove(struct kvb_fleet *fleet, struct kvb_fleet_worker *worker
 		fleet->courses[course->after].before = course->before;
 }
 
-void kvb_fleet_send(struct kvb_fleet *fleet, uint32_t job, uint32_t worker, int64_t now_ns)
+/* Gives an engine the job, which is to answer so many tokens. */
+static void submit(struct kvb_fleet *fleet, uint32_t job, uint32_t worker, uint32_t output,
+	int64_t now_ns)
+{
+	const struct kvb_job *j = &fleet->jobs->items[job];
+	struct kvb_course *course = &fleet->courses[job];
+	struct kvb_engine *engine = fleet->workers[worker].engine;
+	uint32_t blocks = j->input / fleet->options.block_size;
+
+	for (uint32_t b = 0; b < blocks; b++)
+		fleet->hashes[b] = kvb_job_block(j, fleet->options.block_size, b);
+	course->seq = kvb_seq_create_hashed(
+		engine, fleet->hashes, j->input, output, kvb_mix(~(uint64_t)job));
+	if (course->seq == NULL)
+		abort();
+	course->seq->user = course;
+	kvb_engine_submit(engine, course->seq, now_ns);
+}
+
+/* Notes in the ledger that the job goes to the worker. */
+static void book(struct kvb_fleet *fleet, uint32_t job, uint32_t worker, uint32_t prefiller,
+	int64_t now_ns)
 {
 	const struct kvb_job *j = &fleet->jobs->items[job];
 	struct kvb_course *course = &fleet->courses[job];
 	struct kvb_fleet_worker *w = &fleet->workers[worker];
-	uint32_t blocks = j->input / fleet->options.block_size;
+	double prefill_ns = 0;
 
 	assert(!course->sent && worker < fleet->options.workers);
 	course->sent = true;
 	course->sent_ns = now_ns;
 	course->worker = worker;
+	course->prefiller = prefiller;
 	course->predicted = kvb_fleet_hit(fleet, worker, j);
-	for (uint32_t b = 0; b < blocks; b++)
-		fleet->hashes[b] = kvb_job_block(j, fleet->options.block_size, b);
-	course->seq = kvb_seq_create_hashed(
-		w->engine, fleet->hashes, j->input, j->output, kvb_mix(~(uint64_t)job));
-	if (course->seq == NULL)
-		abort();
-	course->seq->user = course;
-	kvb_engine_submit(w->engine, course->seq, now_ns);
 	if (j->direct != KVB_ROUTED)
 		return;
+	if (prefiller == KVB_ROUTED)
+		prefill_ns = kvb_fleet_prefill_ns(fleet, worker, j, course->predicted);
 	w->sent.inflight++;
 	w->sent.unanswered++;
 	w->sent.prefill_tokens += j->input - course->predicted;
-	kvw_lease_take(&course->lease, &w->sent.load,
-		(int64_t)kvb_fleet_prefill_ns(fleet, worker, j, course->predicted), now_ns);
+	kvw_lease_take(&course->lease, &w->sent.load, (int64_t)prefill_ns, now_ns);
 	kvw_lease_hold(&course->lease, j->input);
 	list_add(fleet, w, job);
+}
+
+void kvb_fleet_send(struct kvb_fleet *fleet, uint32_t job, uint32_t worker, int64_t now_ns)
+{
+	book(fleet, job, worker, KVB_ROUTED, now_ns);
+	submit(fleet, job, worker, fleet->jobs->items[job].output, now_ns);
+}
+
+void kvb_fleet_send_parted(struct kvb_fleet *fleet, uint32_t job, uint32_t worker,
+	uint32_t prefiller, int64_t now_ns)
+{
+	assert(worker != prefiller && fleet->jobs->items[job].direct == KVB_ROUTED);
+	book(fleet, job, worker, prefiller, now_ns);
+	fleet->pd.counts.split++;
+	submit(fleet, job, prefiller, 1, now_ns);
+}
+
+void kvb_fleet_hand_over(struct kvb_fleet *fleet, uint32_t job, int64_t now_ns)
+{
+	struct kvb_course *course = &fleet->courses[job];
+
+	course->to_pull = true;
+	submit(fleet, job, course->worker, fleet->jobs->items[job].output, now_ns);
 }
 
 /* All that is under way leaves the engine and comes back in its old order. */
@@ -195,14 +239,11 @@ static void reset(struct kvb_fleet *fleet, uint32_t worker, int64_t now_ns)
 	w->reset_ns += fleet->options.resets.every_ns * fleet->options.workers;
 }
 
-void kvb_fleet_wake(struct kvb_fleet *fleet, uint32_t worker, int64_t now_ns)
+static void begin_step(struct kvb_fleet *fleet, uint32_t worker, int64_t now_ns)
 {
 	struct kvb_fleet_worker *w = &fleet->workers[worker];
 	int64_t length_ns = 0;
 
-	fleet->now_ns = now_ns;
-	if (w->busy)
-		return;
 	while (now_ns >= w->reset_ns)
 		reset(fleet, worker, now_ns);
 	if (now_ns >= w->odd.stall_begin_ns && now_ns < w->odd.stall_end_ns) {
@@ -215,6 +256,25 @@ void kvb_fleet_wake(struct kvb_fleet *fleet, uint32_t worker, int64_t now_ns)
 	}
 }
 
+void kvb_fleet_wake(struct kvb_fleet *fleet, uint32_t worker, int64_t now_ns)
+{
+	uint32_t ranks = fleet->options.ranks, first = worker - worker % ranks;
+	int64_t until_ns = 0;
+
+	fleet->now_ns = now_ns;
+	for (uint32_t w = first; w < first + ranks; w++)
+		if (fleet->workers[w].busy)
+			return;
+	for (uint32_t w = first; w < first + ranks; w++) {
+		begin_step(fleet, w, now_ns);
+		if (fleet->workers[w].busy && fleet->workers[w].until_ns > until_ns)
+			until_ns = fleet->workers[w].until_ns;
+	}
+	for (uint32_t w = first; w < first + ranks; w++)
+		if (fleet->workers[w].busy)
+			fleet->workers[w].until_ns = until_ns;
+}
+
 /* What a step's tokens are handed through. */
 struct handing {
 	struct kvb_fleet *fleet;
@@ -222,6 +282,14 @@ struct handing {
 	void *user;
 	int64_t now_ns;
 };
+
+/* The class of a time between two tokens. */
+static uint32_t gap_of(int64_t ns)
+{
+	double place = ns > 1 ? 64 * log2((double)ns) : 0;
+
+	return place < KVB_GAPS ? (uint32_t)place : KVB_GAPS - 1;
+}
 
 static void on_token(void *user, struct kvb_seq *seq, uint32_t token, bool last)
 {
@@ -234,10 +302,20 @@ static void on_token(void *user, struct kvb_seq *seq, uint32_t token, bool last)
 	bool routed = fleet->jobs->items[job].direct == KVB_ROUTED;
 
 	(void)token;
-	if (first) {
-		course->first_ns = handing->now_ns;
+	if (course->prefiller != KVB_ROUTED && course->prefilled_ns == 0) {
+		course->prefilled_ns = handing->now_ns;
 		course->cached = seq->cached_len;
+		kvb_seq_destroy(seq);
+		handing->fn(handing->user, job, false, false);
+		return;
 	}
+	if (first)
+		course->first_ns = handing->now_ns;
+	else
+		fleet->gaps[gap_of(handing->now_ns - course->token_ns)]++;
+	course->token_ns = handing->now_ns;
+	if (first && course->prefiller == KVB_ROUTED)
+		course->cached = seq->cached_len;
 	if (first && routed) {
 		worker->sent.unanswered--;
 		worker->sent.prefill_tokens -= fleet->jobs->items[job].input - course->predicted;

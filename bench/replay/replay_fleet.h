@@ -17,6 +17,7 @@
 
 #include "kvway/load.h"
 #include "bench/replay/replay_jobs.h"
+#include "bench/replay/replay_pd.h"
 #include "bench/sim/sim_engine.h"
 
 /* How one worker differs from the others. All zeroes: it does not. */
@@ -33,6 +34,9 @@ struct kvb_resets {
 	int64_t every_ns; /* the next worker's; 0: never */
 };
 
+/* Times between tokens are counted in 64 classes to each doubling, up to 2^42 ns. */
+#define KVB_GAPS (42 * 64)
+
 struct kvb_routers; /* replay_routers.h */
 
 struct kvb_fleet_options {
@@ -44,8 +48,9 @@ struct kvb_fleet_options {
 	uint32_t max_seqs;                 /* most sequences that run at once on a worker */
 	struct kvb_oddity odd;             /* of worker 0 */
 	struct kvb_resets resets;
-	/* for the policy `routers`; NULL: there is only one router */
-	const struct kvb_routers *routers;
+	struct kvb_pd_options pd;
+	uint32_t ranks; /* of a server, which compute their steps together; 1: each is alone */
+	const struct kvb_routers *routers; /* for the policy `routers`; NULL: there is one */
 };
 
 /* The data that a router has about one worker from its own traffic. */
@@ -66,12 +71,15 @@ struct kvb_course {
 	int64_t sent_ns, first_ns, end_ns;
 	uint32_t refusals;
 	uint32_t worker;
-	uint32_t predicted;              /* the result of kvb_fleet_hit() when it was sent */
+	uint32_t prefiller; /* worker that computes its prompt; KVB_ROUTED: its own */
+	int64_t prefilled_ns, token_ns; /* the last token; of the prefiller, if there is one */
+	uint32_t predicted;              /* result of kvb_fleet_hit() when it was sent */
 	uint32_t cached;                 /* number of tokens that the engine reused */
 	bool came, waiting, sent, ended; /* waiting: at the admission */
 	bool refused;                    /* for good */
+	bool to_pull;                    /* what was prefilled for it */
 	struct kvw_lease lease;
-	struct kvb_seq *seq;
+	struct kvb_seq *seq; /* on the prefiller, then on the worker */
 	/* neighbours in the worker's list of unanswered jobs; KVB_NO_JOB: none */
 	uint32_t before, after;
 };
@@ -96,6 +104,8 @@ struct kvb_fleet {
 	struct kvb_course *courses; /* by job */
 	uint64_t *hashes;           /* used for the blocks of one prompt */
 	int64_t now_ns;             /* of the last call */
+	struct kvb_pd pd;
+	uint64_t gaps[KVB_GAPS];    /* between tokens, by kvb_gap() */
 };
 
 /* Ends the program if memory runs out. */
@@ -112,9 +122,16 @@ double kvb_fleet_prefill_ns(
 
 /* A job that goes past the router is not entered into the ledger. */
 void kvb_fleet_send(struct kvb_fleet *fleet, uint32_t job, uint32_t worker, int64_t now_ns);
-/* Begins a step on the worker if it is idle and has work. */
+/* Sends a job whose prompt the prefiller computes first. */
+void kvb_fleet_send_parted(struct kvb_fleet *fleet, uint32_t job, uint32_t worker,
+	uint32_t prefiller, int64_t now_ns);
+/* Called when the job's prefiller has finished: the worker gets the job. */
+void kvb_fleet_hand_over(struct kvb_fleet *fleet, uint32_t job, int64_t now_ns);
+/* Begins a step on the worker if it is idle and has something to do; of a server with ranks on all
+ * of them, as long as the longest one. */
 void kvb_fleet_wake(struct kvb_fleet *fleet, uint32_t worker, int64_t now_ns);
-/* Ends the worker's step or stall. fn is called for each token. */
+/* The worker's step or stall is over. Each first and last token goes to fn. Neither: the job's
+ * prefiller is through with it. */
 typedef void kvb_fleet_token_fn(void *user, uint32_t job, bool first, bool last);
 void kvb_fleet_step_over(
 	struct kvb_fleet *fleet, uint32_t worker, kvb_fleet_token_fn *fn, void *user);

@@ -25,6 +25,11 @@ struct kvb_policy_ops {
 	void *(*create)(const struct kvb_policy_env *env); /* never NULL */
 	/* Chooses a worker for the job. The fleet's ledger does not have this job yet. */
 	uint32_t (*pick)(void *self, uint32_t job, int64_t now_ns);
+	/* Optional; without it the policy splits nothing. Of the job that was just picked for: the
+	 * worker that prefills for the one that was picked; KVB_ROUTED: none does. */
+	uint32_t (*prefiller)(void *self, uint32_t job);
+	/* Optional. That worker is through with it. */
+	void (*prefilled)(void *self, uint32_t job, int64_t now_ns);
 	void (*first_token)(void *self, uint32_t job, int64_t now_ns); /* optional */
 	void (*done)(void *self, uint32_t job, int64_t now_ns);        /* optional */
 	/* Optional: the hit, in tokens, that was predicted when a worker was chosen for the job. */

@@ -87,6 +87,12 @@ static void on_token(void *user, uint32_t job, bool first, bool last)
 	uint32_t next = run->jobs->items[job].next;
 	bool routed = run->jobs->items[job].direct == KVB_ROUTED;
 
+	if (!first && !last) {
+		if (run->policy->ops->prefilled != NULL)
+			run->policy->ops->prefilled(run->state, job, run->now_ns);
+		kvb_fleet_hand_over(run->fleet, job, run->now_ns);
+		return;
+	}
 	if (first && routed && run->policy->ops->first_token != NULL)
 		run->policy->ops->first_token(run->state, job, run->now_ns);
 	if (last && routed && run->policy->ops->done != NULL)
@@ -154,6 +160,19 @@ static void refuse(struct run *run, const struct kvb_admission_answer *answer)
 			(struct due){run->now_ns + run->jobs->items[job->next].due_ns, job->next});
 }
 
+/* Sends the job to the worker, or first to another one that prefills for it. */
+static void give(struct run *run, uint32_t job, uint32_t worker)
+{
+	uint32_t prefiller = KVB_ROUTED;
+
+	if (run->policy->ops->prefiller != NULL && run->jobs->items[job].direct == KVB_ROUTED)
+		prefiller = run->policy->ops->prefiller(run->state, job);
+	if (prefiller == KVB_ROUTED)
+		kvb_fleet_send(run->fleet, job, worker, run->now_ns);
+	else
+		kvb_fleet_send_parted(run->fleet, job, worker, prefiller, run->now_ns);
+}
+
 /* Returns false if the worker does not accept the request. */
 static bool send(struct run *run, uint32_t job)
 {
@@ -164,7 +183,7 @@ static bool send(struct run *run, uint32_t job)
 		return false;
 	if (ops->sent != NULL)
 		ops->sent(run->gate, job, run->now_ns);
-	kvb_fleet_send(run->fleet, job, worker, run->now_ns);
+	give(run, job, worker);
 	return true;
 }
 
@@ -194,7 +213,7 @@ static void arrive(struct run *run, uint32_t job)
 	course->came = true;
 	course->asked_ns = run->now_ns;
 	if (run->gate == NULL || run->jobs->items[job].direct != KVB_ROUTED) {
-		kvb_fleet_send(run->fleet, job, pick(run, job), run->now_ns);
+		give(run, job, pick(run, job));
 		return;
 	}
 	course->waiting = true;
@@ -213,6 +232,8 @@ static int64_t next_moment(struct run *run)
 	for (uint32_t w = 0; w < run->fleet->options.workers; w++)
 		if (run->fleet->workers[w].busy && run->fleet->workers[w].until_ns < next)
 			next = run->fleet->workers[w].until_ns;
+	if (kvb_pd_next_ns(run->fleet) < next)
+		next = kvb_pd_next_ns(run->fleet);
 	if (run->gate != NULL) {
 		int64_t wake = run->admission->ops->wake_ns(run->gate, run->now_ns);
 
@@ -249,6 +270,7 @@ static void play(struct run *run)
 			if (run->fleet->workers[w].busy &&
 				run->fleet->workers[w].until_ns == run->now_ns)
 				step_over(run, w);
+		kvb_pd_loaded(run->fleet, run->now_ns);
 		while (next_due(run) == run->now_ns)
 			arrive(run, (uint32_t)run->next++);
 		while (run->heap_count > 0 && run->heap[0].ns == run->now_ns)

@@ -18,7 +18,8 @@ struct kvb_replay_result {
 	size_t requests; /* requests that came to the router; all other figures are about these */
 	double cached_share; /* of all prompt tokens */
 	double ttft_mean, ttft_p50, ttft_p90, ttft_p99;
-	double tpot_mean, e2e_mean, e2e_p99;
+	double gap_p99; /* between two tokens, to 1 % */
+	double tpot_mean, tpot_p99, e2e_mean, e2e_p99;
 	double goodput; /* good answers of all */
 	/* Figures of programs, that is, of jobs that follow each other; NAN if there are none. */
 	/* share of all turns of the programs that began, also of turns that never came */
@@ -44,6 +45,7 @@ struct kvb_replay_result {
 	double odd_share;
 	struct kvb_class_result classes[KVB_CLASSES];
 	uint32_t class_count; /* 1: all are alike */
+	struct kvb_pd_counts pd;
 	/* number of workers that hold half of the first job's prompt at the end */
 	uint32_t holders;
 };

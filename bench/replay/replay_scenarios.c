@@ -234,6 +234,19 @@ static void uniform(struct kvb_jobs *jobs, double scale, uint32_t workers, uint6
 }
 
 /* What bounds an engine is how many it runs at once, not their prompts. */
+static void lengthy(struct kvb_jobs *jobs, double scale, uint32_t workers, uint64_t seed)
+{
+	struct maker m = make_maker(jobs, scale, workers, seed);
+	double at_s = 0;
+
+	while ((at_s += pause_s(&m, 1 / (1.2 * m.rate))) < 900) {
+		uint32_t input = length(&m, 24000, 1.6, 120000);
+
+		fill(&m, 0, blocks_of(input));
+		add(&m, at_s, input, length(&m, 250, 1.6, 2000));
+	}
+}
+
 static void brief(struct kvb_jobs *jobs, double scale, uint32_t workers, uint64_t seed)
 {
 	struct maker m = make_maker(jobs, scale, workers, seed);

@@ -84,6 +84,44 @@ START_TEST(test_a_prefiller_with_a_queue_is_not_worth_it)
 }
 END_TEST
 
+START_TEST(test_a_decoders_queue_passes_while_another_prefills)
+{
+	begin();
+	costs[1].queue_ns = costs[2].queue_ns = 900 * MS;
+	costs[1].total_ns = costs[2].total_ns = 1900 * MS;
+	ck_assert_double_eq_tol(choose(KVW_SPLIT_BY_SECONDS, KVW_SPLIT_ANY).split_ns, 1130 * MS, 1);
+	costs[1].queue_ns = costs[2].queue_ns = 1500 * MS;
+	ck_assert_double_eq_tol(choose(KVW_SPLIT_BY_SECONDS, KVW_SPLIT_ANY).split_ns, 1630 * MS, 1);
+}
+END_TEST
+
+/* Answers are delayed on a prefiller only where some are decoded. */
+START_TEST(test_a_prefiller_without_whole_requests_delays_none)
+{
+	begin();
+	load(0, 400, 0);
+	ck_assert_double_eq_tol(choose(KVW_SPLIT_BY_SECONDS, KVW_SPLIT_ANY).split_ns, 1130 * MS, 1);
+	items[0].usable = true;
+	ck_assert_double_eq_tol(choose(KVW_SPLIT_BY_SECONDS, KVW_SPLIT_ANY).split_ns, 1530 * MS, 1);
+}
+END_TEST
+
+START_TEST(test_a_prefiller_has_whole_requests_where_it_may_and_decoders_cost_a_second_more)
+{
+	begin();
+	load(1, 0, 1100);
+	load(2, 0, 1100);
+	ck_assert_uint_eq(choose(KVW_SPLIT_BY_SECONDS, KVW_SPLIT_ANY).here, 1);
+	items[0].usable = true;
+	ck_assert_uint_eq(choose(KVW_SPLIT_BY_SECONDS, KVW_SPLIT_ANY).here, 0);
+	ck_assert(!choose(KVW_SPLIT_BY_SECONDS, KVW_SPLIT_ANY).split);
+	load(1, 0, -200);
+	ck_assert_uint_eq(choose(KVW_SPLIT_BY_SECONDS, KVW_SPLIT_ANY).here, 1);
+	items[1].usable = items[2].usable = false;
+	ck_assert(!choose(KVW_SPLIT_BY_SECONDS, KVW_SPLIT_ANY).has_here);
+}
+END_TEST
+
 START_TEST(test_what_a_decoder_has_cached_stays_there)
 {
 	begin();
@@ -157,6 +195,19 @@ START_TEST(test_transfers_are_learned)
 }
 END_TEST
 
+/* Every other one waits half a second for the decoder. */
+START_TEST(test_waits_are_no_transfers)
+{
+	kvw_transfer_init(&transfer);
+	for (int i = 0; i < 1000; i++)
+		kvw_transfer_learn(&transfer, 2000, (i % 2 == 0 ? 50 : 550) * MS);
+	ck_assert_double_lt(kvw_transfer_ns(&transfer, 2000), 200 * MS);
+	for (int i = 0; i < 400; i++) /* a link that is slower now */
+		kvw_transfer_learn(&transfer, 2000, 550 * MS);
+	ck_assert_double_eq_tol(kvw_transfer_ns(&transfer, 2000), 550 * MS, 20 * MS);
+}
+END_TEST
+
 int main(void)
 {
 	TCase *tc = tcase_create("split");
@@ -165,12 +216,16 @@ int main(void)
 	tcase_add_test(tc, test_idle_workers_serve_whole_requests);
 	tcase_add_test(tc, test_busy_decoders_are_spared);
 	tcase_add_test(tc, test_a_prefiller_with_a_queue_is_not_worth_it);
+	tcase_add_test(tc, test_a_decoders_queue_passes_while_another_prefills);
+	tcase_add_test(tc, test_a_prefiller_without_whole_requests_delays_none);
+	tcase_add_test(tc, test_a_prefiller_has_whole_requests_where_it_may_and_decoders_cost_a_second_more);
 	tcase_add_test(tc, test_what_a_decoder_has_cached_stays_there);
 	tcase_add_test(tc, test_a_threshold_replaces_the_comparison);
 	tcase_add_test(tc, test_without_prices_only_a_threshold_splits);
 	tcase_add_test(tc, test_one_pool_alone);
 	tcase_add_test(tc, test_no_worker_prefills_for_itself);
 	tcase_add_test(tc, test_transfers_are_learned);
+	tcase_add_test(tc, test_waits_are_no_transfers);
 	suite_add_tcase(suite, tc);
 	return run_suite(suite);
 }

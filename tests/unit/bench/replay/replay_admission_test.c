@@ -152,7 +152,7 @@ static const struct kvb_admission_ops ops = {.create = create,
 	.step = step,
 	.destroy = destroy};
 static const struct kvb_policy_ops policy_ops = {
-	policy_create, policy_pick, NULL, NULL, NULL, destroy};
+	.create = policy_create, .pick = policy_pick, .destroy = destroy};
 
 static void watch(void)
 {

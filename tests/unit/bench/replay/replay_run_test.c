@@ -57,7 +57,11 @@ static void watch_destroy(void *self)
 }
 
 static const struct kvb_policy_ops watch_ops = {
-	watch_create, watch_pick, watch_first, watch_done, NULL, watch_destroy};
+	.create = watch_create,
+	.pick = watch_pick,
+	.first_token = watch_first,
+	.done = watch_done,
+	.destroy = watch_destroy};
 
 /* The jobs of the test that runs, and the result of the last watch(). */
 static struct kvb_jobs jobs;

@@ -1,4 +1,4 @@
-"""bench/run.sh replay on a made trace of sixty requests: its lines, its table, its plot."""
+"""bench/run.sh replay and replay-pd on a made trace of sixty requests: lines, tables, a plot."""
 
 import json
 import os
@@ -19,10 +19,10 @@ def write_trace(path):
                                        "hash_ids": ids}) + "\n")
 
 
-def run(bench, build, *arguments):
+def run(bench, build, *arguments, name="replay"):
     """The benchmark; its JSON lines and its table."""
     done = subprocess.run(
-        [sys.executable, os.path.join(bench, "lib_main.py"), "--build", build, "replay",
+        [sys.executable, os.path.join(bench, "lib_main.py"), "--build", build, name,
          "--seeds", "2", *arguments], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return [json.loads(line) for line in done.stdout.splitlines()], done.stderr
@@ -48,6 +48,10 @@ def main(bench, build):
         assert "replay, simulated" in text and "cache_aware" in text
         with open(plot, encoding="utf-8") as file:
             assert file.read().count("<polyline") == 4
+        roles, text = run(bench, build, "--trace", trace, "--scale", "1", name="replay-pd")
+        assert {(line["pools"], line["rule"]) for line in roles} >= {
+            ("", "mixed"), ("2:6", "seconds"), ("4:4", "dynamo"), ("6:2", "vllm proxy")}
+        assert all(line["value"] > 0 for line in roles) and "of mixed's" in text
 
 
 if __name__ == "__main__":
