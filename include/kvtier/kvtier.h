@@ -286,7 +286,8 @@ struct kvt_config {
 	const char *controller_hash_seed; /* PYTHONHASHSEED of LMCache; "unset": it has none */
 	const char *controller_none_hash; /* NONE_HASH as a number; "": from the seed */
 
-	const struct kvt_clock *clock; /* --- environment */
+	/* environment; NULL: the machine's own clock and files */
+	const struct kvt_clock *clock;
 	const struct kvt_io_layer *io;
 	void (*log)(void *self, uint32_t level, const char *line); /* NULL: standard error */
 	void *log_self;
@@ -378,7 +379,7 @@ KVT_API enum kvt_status kvt_lmcache_read(
 	const struct kvt_lmcache_source *source, struct kvt_lmcache *out) KVT_MUST_CHECK;
 KVT_API void kvt_lmcache_finish(struct kvt_lmcache *out);
 
-/* --- life ------------------------------------------------------------------------------------- */
+/* --- opening and closing ---------------------------------------------------------------------- */
 
 struct kvt; /* one cache: its memory, its files, its threads */
 
@@ -421,7 +422,7 @@ KVT_API enum kvt_status kvt_reset(struct kvt *k) KVT_MUST_CHECK;
  */
 KVT_API enum kvt_status kvt_forget(struct kvt *k, uint64_t timeout_ns) KVT_MUST_CHECK;
 
-/* --- asking ----------------------------------------------------------------------------------- */
+/* --- finding chunks --------------------------------------------------------------------------- */
 
 struct kvt_lookup {
 	size_t hits;  /* number of chunks, from the beginning of the chain, that are in some tier */
@@ -661,7 +662,7 @@ KVT_API enum kvt_status kvt_limit_tenant(struct kvt *k, const struct kvt_tenant 
  * which chunks are worth fetching. */
 KVT_API void kvt_report_prefill(struct kvt *k, uint64_t tokens, uint64_t ns);
 
-/* --- doing it asynchronously ------------------------------------------------------------------ */
+/* --- asynchronous operations ------------------------------------------------------------------ */
 
 enum kvt_op_kind { KVT_OP_GET = 1, KVT_OP_ERASE = 2, KVT_OP_DRAIN = 3, KVT_OP_FIND = 4 };
 
@@ -697,7 +698,7 @@ KVT_API enum kvt_status kvt_cancel(struct kvt *k, uint64_t op) KVT_MUST_CHECK;
 KVT_API int kvt_eventfd(struct kvt *k);
 KVT_API size_t kvt_poll(struct kvt *k, struct kvt_completion *out, size_t max);
 
-/* --- eyes ------------------------------------------------------------------------------------- */
+/* --- events, statistics, metrics -------------------------------------------------------------- */
 
 enum kvt_event_kind { KVT_EVENT_STORED = 1, KVT_EVENT_REMOVED = 2, KVT_EVENT_CLEARED = 3 };
 
