@@ -206,6 +206,8 @@ def parse(argv):
                         help="tls: requests that go to workers by TLS, against those in clear, and no peers")
     parser.add_argument("--keys", action="store_true",
                         help="proxy: kvway with keys of clients against kvway without, and no peers")
+    parser.add_argument("--legs", action="store_true",
+                        help="proxy: kvway that has each prompt prefilled by another worker, against one leg, and no peers")
     parser.add_argument("--body-kb", type=int, nargs="+", default=[2, 32, 256], help="proxy, routers")
     parser.add_argument("--interval-us", type=int, default=20000,
                         help="stream: between two events of one stream")

@@ -96,9 +96,9 @@ def start_nginx(shop, core, port, workers, limit, logs=False, tls=None):
 
 
 def start_kvway(shop, core, ports, workers, strategy, build, loops=1, logs=False, extra="",
-                routing="", tls=None, scheme="http"):
+                routing="", tls=None, scheme="http", roles=""):
     """kvway; ports are its own two: for clients and for administration. `extra` is more YAML,
-    `routing` more of the section routing."""
+    `routing` more of the section routing, `roles` entries of workers."""
     name = f"kvway-{strategy}{'-log' if logs else ''}-{ports[0]}"
     urls = "".join(f"  - url: {scheme}://127.0.0.1:{port}\n" for port in workers)
     access = shop.path(f"{name}.access") if logs else "off"
@@ -109,7 +109,7 @@ admin:
 drain:
   settle: 0s
 workers:
-{urls}routing:
+{urls}{roles}routing:
   strategy: {strategy}
 {routing}log:
   level: warn

@@ -188,11 +188,11 @@ class Workshop:
 class Load:
     """kvb-load: backends on four ports, and jobs one after the other."""
 
-    def __init__(self, shop, program, core, first_port, backends=4, blocks=65536):
+    def __init__(self, shop, program, core, first_port, backends=4, blocks=65536, more=()):
         self.ports = list(range(first_port, first_port + backends))
         self.process = shop.start(
             [program, "--serve", f"127.0.0.1:{first_port}", "--backends", str(backends),
-             "--blocks", str(blocks)],
+             "--blocks", str(blocks), *more],
             core=core, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         wait_ready(f"http://127.0.0.1:{first_port}/health", self.process)
 

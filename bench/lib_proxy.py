@@ -8,6 +8,7 @@ that is not being loaded sleeps.
 import hashlib
 import os
 import subprocess
+import urllib.request
 
 import lib_report as report
 from lib_peers import start_haproxy, start_kvway, start_nginx
@@ -20,8 +21,10 @@ STRATEGIES = ("roundrobin", "prefixaware")
 class Stage:
     """Load generator and proxies of one benchmark; use as a context manager."""
 
-    def __init__(self, options):
+    def __init__(self, options, load=()):
+        """load: further options of kvb-load."""
         self.options = options
+        self.load_options = load
         self.shop = Workshop()
         self.limit = raise_descriptor_limit()
         self.proxy_core, self.load_core = cores()
@@ -31,7 +34,7 @@ class Stage:
     def __enter__(self):
         self.shop.__enter__()
         self.load = Load(self.shop, os.path.join(self.options.build, "bench/load/kvb-load"),
-                         self.load_core, self.ports[0])
+                         self.load_core, self.ports[0], more=self.load_options)
         return self
 
     def __exit__(self, *what):
@@ -157,8 +160,66 @@ def keys_size(stage, bare, keyed, body_kb):
                 {"kvway without keys": results[bare]}, strategy="prefixaware", body_kb=body_kb, threads=1, keys=True)
 
 
+def start_with_legs(stage):
+    """kvway that has each prompt prefilled by one of two workers and decoded by one of the others."""
+    roles = "".join(f"  - {{url: http://127.0.0.1:{port}, role: {role}}}\n"
+                    for port, role in zip(stage.load.ports, ("prefill", "prefill", "decode", "decode")))
+    taken = stage.take_ports(2)
+    proxy = start_kvway(stage.shop, stage.proxy_core, taken, (), "prefixaware", stage.options.build,
+                        roles=roles, extra="pd:\n  threshold: 0\n")
+    proxy.admin = taken[1]
+    proxy.strategy = "prefixaware, two legs"
+    return proxy
+
+
+def quantile_of(page, name, share):
+    """The upper bound of the bucket of a histogram in which that share lies, and how many values it has."""
+    buckets = []
+    for line in page.splitlines():
+        if line.startswith(f"{name}_bucket"):
+            bound = line.split('le="')[1].split('"')[0]
+            buckets.append((float(bound), float(line.rsplit(" ", 1)[1])))
+    count = buckets[-1][1] if buckets else 0
+    return next((bound for bound, below in buckets if below >= share * count), float("inf")), int(count)
+
+
+def legs_size(stage, bare, split, body_kb):
+    """One body size, both in each round: measures, prints, emits."""
+    options = stage.options
+
+    def job(proxy):
+        return stage.load.job("requests", port=proxy.port, pid=proxy.pid, body=body_kb * 1024, connections=32,
+                              warmup_ms=300, duration_ms=int(options.seconds * 1000))
+
+    results = interleave(stage, [bare, split], job)
+    table(f"proxy with two legs, {body_kb} KB bodies, 32 connections, {options.rounds} rounds of "
+          f"{options.seconds:g} s", ["", "CPU us/request", "spread", "of its core"],
+          cpu_rows(results, "cpu_us_per_request"))
+    emit_ratios("proxy", "cpu_us_per_request", "cpu_us_per_request", "us", results[split],
+                {"kvway with one leg": results[bare]}, strategy="prefixaware", body_kb=body_kb, threads=1, legs=2)
+
+
+def bench_legs(options):
+    """CPU per request of two legs against one, and kvway's part of the hand-over between them."""
+    with Stage(options, ("--transfers",)) as stage:
+        bare, split = stage.kvway("prefixaware"), start_with_legs(stage)
+        for body_kb in options.body_kb:
+            legs_size(stage, bare, split, body_kb)
+        with urllib.request.urlopen(f"http://127.0.0.1:{split.admin}/metrics") as page:
+            text = page.read().decode()
+    seconds, count = quantile_of(text, "kvway_pd_handover_seconds", 0.99)
+    if count == 0:
+        raise BenchError("no request was split")
+    table("kvway's part of the hand-over: from the last byte of the prefiller's answer to the first one sent",
+          ["", "p99 us, at most", "hand-overs"], [["kvway", seconds * 1e6, count]])
+    emit("proxy", "handover_us_p99", seconds * 1e6, "us", legs=2, strategy="prefixaware", threads=1)
+
+
 def bench_proxy(options):
     """CPU per request and requests per second against HAProxy and nginx."""
+    if options.legs:
+        bench_legs(options)
+        return
     if options.keys:
         with Stage(options) as stage:
             bare, keyed = stage.kvway("prefixaware"), start_with_keys(stage)

@@ -43,7 +43,15 @@ enum kvw_decision_headers {
 	KVW_DECISION_HEADERS_ON_REQUEST, /* only for requests with x-kvway-explain: 1 */
 	KVW_DECISION_HEADERS_ALWAYS
 };
-enum kvw_pd_transfer { KVW_PD_TRANSFER_NIXL, KVW_PD_TRANSFER_OFF };
+enum kvw_pd_transfer {
+	KVW_PD_TRANSFER_NIXL,
+	KVW_PD_TRANSFER_NIXL_PUSH,
+	KVW_PD_TRANSFER_MOONCAKE,
+	KVW_PD_TRANSFER_SHARED,
+	KVW_PD_TRANSFER_SIDECAR,
+	KVW_PD_TRANSFER_P2P,
+	KVW_PD_TRANSFER_OFF
+};
 enum kvw_group_sticky { KVW_GROUP_STICKY_SESSION, KVW_GROUP_STICKY_REQUEST };
 enum kvw_group_fallback { KVW_GROUP_FALLBACK_OTHERS, KVW_GROUP_FALLBACK_REFUSE };
 enum kvw_tls_version { KVW_TLS_1_2, KVW_TLS_1_3 };

@@ -264,21 +264,31 @@ static void port_destroy(struct kvb_source *source)
 	(void)source; /* freed with the backend */
 }
 
-static void make_answer(struct kvb_backend *backend)
+static void make_answer(struct kvb_backend *backend, bool transfers)
 {
+	static const char params[] =
+		",\"kv_transfer_params\":{\"do_remote_prefill\":true,\"do_remote_decode\":false,"
+		"\"remote_block_ids\":[[15,16,17,18,19,20,21,22,23,24,25,26,27,28,29,30]],"
+		"\"remote_engine_id\":\"c735ed0d-9bc3-4d1e-8bfc-715f0a140197\","
+		"\"remote_request_id\":\"chatcmpl-0000000000000000-a93430c9\","
+		"\"remote_host\":\"127.0.0.1\",\"remote_port\":5601,\"tp_size\":1,\"dcp_size\":1,"
+		"\"pp_size\":1,\"remote_num_tokens\":500,\"remote_blocks_expiry_time\":null,"
+		"\"transfer_mode\":\"pull\",\"remote_prefill_cached_tokens\":0}";
 	static const char body[] =
 		"{\"id\":\"chatcmpl-0000000000000000\",\"object\":\"chat.completion\","
 		"\"created\":1795242761,\"model\":\"bench\",\"choices\":[{\"index\":0,"
 		"\"message\":{\"role\":\"assistant\",\"content\":\"yes\",\"refusal\":null},"
 		"\"logprobs\":null,\"finish_reason\":\"length\",\"stop_reason\":null}],"
 		"\"service_tier\":null,\"usage\":{\"prompt_tokens\":500,\"total_tokens\":501,"
-		"\"completion_tokens\":1,\"prompt_tokens_details\":{\"cached_tokens\":384}}}";
+		"\"completion_tokens\":1,\"prompt_tokens_details\":{\"cached_tokens\":384}}";
+	const char *more = transfers ? params : "";
 	struct kvb_buf text = {0};
 
 	kvb_buf_printf(&text,
 		"HTTP/1.1 200 OK\r\ndate: Sat, 21 Nov 2026 06:32:41 GMT\r\nserver: kvb\r\n"
-		"content-length: %zu\r\ncontent-type: application/json\r\n\r\n%s",
-		sizeof(body) - 1, body);
+		"content-length: %zu\r\ncontent-type: application/json\r\n\r\n%s%s}",
+		sizeof(body) + strlen(more), body, more);
+	free(backend->answer);
 	backend->answer = text.data;
 	backend->answer_len = text.len;
 }
@@ -291,7 +301,7 @@ enum kvw_err kvb_backend_create(struct kvb_reactor *reactor, const char *host, u
 	backend->blocks = 65536;
 	backend->reactor = reactor;
 	backend->ports = kvb_alloc(count, sizeof(*backend->ports));
-	make_answer(backend);
+	make_answer(backend, false);
 	for (unsigned i = 0; i < count; i++) {
 		struct port *port = &backend->ports[i];
 
@@ -315,6 +325,11 @@ fail:
 void kvb_backend_set_blocks(struct kvb_backend *backend, unsigned blocks)
 {
 	backend->blocks = blocks;
+}
+
+void kvb_backend_transfer(struct kvb_backend *backend)
+{
+	make_answer(backend, true);
 }
 
 uint16_t kvb_backend_port(const struct kvb_backend *backend, unsigned i)

@@ -39,6 +39,8 @@ enum kvw_err kvb_backend_create(struct kvb_reactor *reactor, const char *host, u
 /* Sets how many blocks of 16 tokens each port's KV cache has according to its metrics; 65536 if not
  * set. */
 void kvb_backend_set_blocks(struct kvb_backend *backend, unsigned blocks);
+/* Answers have the parameters with which a prefiller of vLLM's NixlConnector ends. */
+void kvb_backend_transfer(struct kvb_backend *backend);
 uint16_t kvb_backend_port(const struct kvb_backend *backend, unsigned i);
 /* hook is borrowed until it is replaced; NULL: streams are answered like plain requests. */
 void kvb_backend_set_hook(struct kvb_backend *backend, const struct kvb_stream_hook *hook);

@@ -25,11 +25,12 @@ struct app {
 
 static void usage(FILE *out)
 {
-	fputs("usage: kvb-load [--serve HOST:PORT] [--backends N] [--blocks N] [JOB...]\n\n"
+	fputs("usage: kvb-load [--serve HOST:PORT] [--backends N] [--blocks N] [--transfers] [JOB...]\n\n"
 	      "Loads a proxy and plays the workers behind it, in one thread.\n\n"
 	      "  --serve HOST:PORT  answer as workers on N ports from PORT on\n"
 	      "  --backends N       how many (default 4)\n"
-	      "  --blocks N         blocks of 16 tokens that each says it can cache (default 65536)\n\n"
+	      "  --blocks N         blocks of 16 tokens that each says it can cache (default 65536)\n"
+	      "  --transfers        answers have kv_transfer_params, as those of a worker that prefills\n\n"
 	      "JOB is `requests`, `stream`, `idle` or `handshakes` and key=value words; without one, jobs are\n"
 	      "read from standard input, one a line, until its end. Each writes one line of "
 	      "JSON.\n\n",
@@ -148,11 +149,13 @@ static enum kvw_err serve(struct app *app, char *where, unsigned backends)
 int main(int argc, char **argv)
 {
 	static const struct option options[] = {{"serve", required_argument, NULL, 's'},
-		{"backends", required_argument, NULL, 'b'}, {"blocks", required_argument, NULL, 'k'}, {"help", no_argument, NULL, 'h'}, {0}};
+		{"backends", required_argument, NULL, 'b'}, {"blocks", required_argument, NULL, 'k'},
+		{"transfers", no_argument, NULL, 't'}, {"help", no_argument, NULL, 'h'}, {0}};
 	struct app app = {0};
 	enum kvw_err err = KVW_OK;
 	char *where = NULL;
 	unsigned backends = 4, blocks = 0;
+	bool transfers = false;
 	int option;
 
 	while ((option = getopt_long(argc, argv, "h", options, NULL)) != -1) {
@@ -162,6 +165,8 @@ int main(int argc, char **argv)
 			backends = (unsigned)atoi(optarg);
 		else if (option == 'k' && atoi(optarg) > 0)
 			blocks = (unsigned)atoi(optarg);
+		else if (option == 't')
+			transfers = true;
 		else {
 			usage(option == 'h' ? stdout : stderr);
 			return option == 'h' ? 0 : 2;
@@ -175,6 +180,8 @@ int main(int argc, char **argv)
 		err = serve(&app, where, backends);
 	if (app.load.backend != NULL && blocks > 0)
 		kvb_backend_set_blocks(app.load.backend, blocks);
+	if (app.load.backend != NULL && transfers)
+		kvb_backend_transfer(app.load.backend);
 	if (err == KVW_OK)
 		err = optind < argc ? run_words(&app, argv + optind) : serve_input(&app);
 	kvb_backend_destroy(app.load.backend);

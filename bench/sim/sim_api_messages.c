@@ -6,6 +6,7 @@
  */
 #include "bench/sim/sim_api.h"
 #include "bench/sim/sim_nixl.h"
+#include "bench/sim/sim_transfer.h"
 #include "bench/sim/sim_openai.h"
 #include "bench/sim/sim_prompt.h"
 #include "bench/sim/sim_routes.h"
@@ -83,7 +84,7 @@ static void messages_plain(struct kvb_exchange *x)
 	kvb_buf_json(&x->out, x->model, strlen(x->model));
 	kvb_buf_printf(&x->out, ",\"stop_reason\":\"%s\",", stop_reason(x));
 	add_usage(x);
-	if (kvb_nixl_answers(x)) {
+	if (kvb_transfer_answers(x)) {
 		kvb_buf_text(&x->out, ",\"kv_transfer_params\":");
 		kvb_nixl_answer(x, &x->out);
 	}

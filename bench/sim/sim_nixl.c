@@ -7,6 +7,7 @@
  */
 #include <event2/buffer.h>
 #include <event2/bufferevent.h>
+#include <event2/event.h>
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,13 +16,20 @@
 #include "bench/sim/sim_nixl.h"
 #include "bench/sim/sim_openai.h"
 #include "bench/sim/sim_routes.h"
+#include "bench/sim/sim_transfer.h"
 #include "bench/sim/sim_worker.h"
 
 /* A pull under way. */
 struct kvb_nixl_pull {
 	struct kvb_exchange *x;
-	struct bufferevent *io;
+	struct bufferevent *io; /* NULL: between two questions */
+	struct event *again;
+	bool waits;
+	char *engine, *request, *host; /* owned; of the source */
+	int port;
 };
+
+#define AGAIN_US 2000 /* between two questions for what is not there yet */
 
 void kvb_nixl_restart(struct kvb_worker *worker)
 {
@@ -42,18 +50,7 @@ void kvb_nixl_finish(struct kvb_worker *worker)
 
 /* --- the prefilling side --- */
 
-static const json_t *params_of(const struct kvb_exchange *x)
-{
-	return json_object_get(x->body, "kv_transfer_params");
-}
-
-bool kvb_nixl_answers(const struct kvb_exchange *x)
-{
-	return x->worker->options->nixl.on && x->choice_count == 1 &&
-	       json_is_true(json_object_get(params_of(x), "do_remote_decode"));
-}
-
-static struct kvb_nixl_held *hold(struct kvb_exchange *x)
+static struct kvb_nixl_held *hold(struct kvb_exchange *x, const char *name)
 {
 	struct kvb_worker *worker = x->worker;
 	struct kvb_nixl *nixl = &worker->nixl;
@@ -64,8 +61,7 @@ static struct kvb_nixl_held *hold(struct kvb_exchange *x)
 	if (nixl->held == NULL)
 		return NULL;
 	held = &nixl->held[nixl->held_count++ % KVB_NIXL_HELD];
-	snprintf(held->request, sizeof(held->request), "cmpl-%s-%08x", x->id,
-		(unsigned)kvb_worker_random(worker));
+	snprintf(held->request, sizeof(held->request), "%s", name);
 	for (char *at = held->request; *at != '\0'; at++)
 		if (*at == '&' || *at == '%' || *at == '+' || *at == '#' || *at <= ' ')
 			*at = '_';
@@ -78,9 +74,12 @@ static struct kvb_nixl_held *hold(struct kvb_exchange *x)
 
 void kvb_nixl_answer(struct kvb_exchange *x, struct kvb_buf *out)
 {
-	struct kvb_nixl_held *held = kvb_nixl_answers(x) ? hold(x) : NULL;
+	char name[160];
+	struct kvb_nixl_held *held = NULL;
 	uint32_t blocks;
 
+	if (kvb_transfer_answers(x) && kvb_transfer_name(x, name, sizeof(name)))
+		held = hold(x, name);
 	if (held == NULL) {
 		kvb_buf_text(out, "null");
 		return;
@@ -92,10 +91,20 @@ void kvb_nixl_answer(struct kvb_exchange *x, struct kvb_buf *out)
 	kvb_buf_printf(out,
 		"]],\"remote_engine_id\":\"%s\",\"remote_request_id\":\"%s\",\"remote_host\":\"%s\","
 		"\"remote_port\":%u,\"tp_size\":1,\"dcp_size\":1,\"pp_size\":1,\"remote_num_tokens\":%u,"
-		"\"remote_blocks_expiry_time\":null,\"transfer_mode\":\"pull\","
+		"\"remote_blocks_expiry_time\":null,\"transfer_mode\":\"%s\","
 		"\"remote_prefill_cached_tokens\":%u}",
 		x->worker->nixl.engine_id, held->request, x->worker->options->host,
-		kvb_http_port(x->worker->http), held->tokens, x->choices[0].seq->cached_len);
+		kvb_http_port(x->worker->http), held->tokens,
+		x->worker->options->nixl.kind == KVB_TRANSFER_PUSH ? "push" : "pull",
+		x->choices[0].seq->cached_len);
+}
+
+void kvb_nixl_computed(struct kvb_exchange *x)
+{
+	char name[160];
+
+	if (!kvb_transfer_answers(x) && kvb_transfer_name(x, name, sizeof(name)))
+		(void)hold(x, name);
 }
 
 static struct kvb_nixl_held *find_held(struct kvb_worker *worker, const char *request)
@@ -119,7 +128,7 @@ void kvb_nixl_read(
 
 	if (!kvb_query_get(request, "engine", engine, sizeof(engine)) ||
 		!kvb_query_get(request, "request", id, sizeof(id)) ||
-		strcmp(engine, worker->nixl.engine_id) != 0) {
+		(engine[0] != '\0' && strcmp(engine, worker->nixl.engine_id) != 0)) {
 		kvb_buf_text(&body, "{\"error\":\"another engine\"}");
 		kvb_reply_json(conn, 404, &body);
 		return;
@@ -128,17 +137,12 @@ void kvb_nixl_read(
 	good = held != NULL && !held->taken && kvb_worker_sim_ns(worker) <= held->until_ns;
 	if (held != NULL)
 		held->taken = true;
-	kvb_buf_printf(&body, "{\"tokens\":%u}", good ? held->tokens : 0);
+	kvb_buf_printf(&body, "{\"tokens\":%u,\"known\":%s}", good ? held->tokens : 0,
+		held != NULL ? "true" : "false");
 	kvb_reply_json(conn, 200, &body);
 }
 
 /* --- the decoding side --- */
-
-/* NULL: it lacks that, or has it null. */
-static const char *text_param(const struct kvb_exchange *x, const char *name)
-{
-	return json_string_value(json_object_get(params_of(x), name));
-}
 
 static bool is_text_of_query(const char *text)
 {
@@ -148,10 +152,18 @@ static bool is_text_of_query(const char *text)
 /* When its bytes could have passed it goes into the engine, which computes the last token alone. */
 static void go_on(struct kvb_exchange *x, uint32_t tokens)
 {
+	bool recomputes = tokens == 0 && x->worker->options->nixl.kind != KVB_TRANSFER_NIXL &&
+			  x->worker->options->nixl.kind != KVB_TRANSFER_SIDECAR;
 	const struct kvb_options *o = x->worker->options;
 	struct kvb_seq *seq = x->choices[0].seq;
 	double bytes = (double)seq->prompt_len * (double)(o->tier.kv_bytes > 0 ? o->tier.kv_bytes : o->profile->kv_bytes);
 
+	if (recomputes) {
+		x->worker->nixl.counts.recomputed++;
+		x->arrival_ns = kvb_worker_sim_ns(x->worker);
+		kvb_worker_expect(x->worker, x);
+		return;
+	}
 	if (tokens == 0) { /* what is in the freed blocks by now */
 		x->worker->nixl.counts.wrong++;
 		seq->text_state ^= UINT64_C(0x5bd1e995);
@@ -164,11 +176,42 @@ static void go_on(struct kvb_exchange *x, uint32_t tokens)
 	kvb_worker_expect(x->worker, x);
 }
 
+static void close_io(struct kvb_nixl_pull *pull)
+{
+	if (pull->io != NULL)
+		bufferevent_free(pull->io);
+	pull->io = NULL;
+}
+
 static void end_pull(struct kvb_nixl_pull *pull)
 {
 	pull->x->pull = NULL;
-	bufferevent_free(pull->io);
+	close_io(pull);
+	if (pull->again != NULL)
+		event_free(pull->again);
+	free(pull->engine);
+	free(pull->request);
+	free(pull->host);
 	free(pull);
+}
+
+static bool ask_source(struct kvb_nixl_pull *pull);
+
+static void give_up(struct kvb_nixl_pull *pull)
+{
+	struct kvb_exchange *x = pull->x;
+
+	end_pull(pull);
+	x->worker->nixl.counts.refused++;
+	kvb_exchange_give_up(x);
+}
+
+static void on_again(evutil_socket_t fd, short what, void *arg)
+{
+	(void)fd;
+	(void)what;
+	if (!ask_source(arg))
+		give_up(arg);
 }
 
 static void on_pull_event(struct bufferevent *io, short what, void *arg)
@@ -183,29 +226,43 @@ static void on_pull_event(struct bufferevent *io, short what, void *arg)
 		return;
 	evbuffer_copyout(in, text, sizeof(text) - 1);
 	found = strstr(text, "{\"tokens\":");
-	end_pull(pull);
-	if (found != NULL) {
-		go_on(x, (uint32_t)strtoul(found + 10, NULL, 10));
+	close_io(pull);
+	if (found != NULL && pull->waits && strstr(text, "\"known\":false") != NULL) {
+		event_add(pull->again, &(struct timeval){.tv_usec = AGAIN_US});
 		return;
 	}
-	x->worker->nixl.counts.refused++;
-	kvb_exchange_give_up(x);
+	if (found == NULL && x->worker->options->nixl.kind == KVB_TRANSFER_P2P)
+		found = "{\"tokens\":0"; /* as one that has nothing */
+	if (found == NULL) {
+		give_up(pull);
+		return;
+	}
+	end_pull(pull);
+	go_on(x, (uint32_t)strtoul(found + 10, NULL, 10));
 }
 
-bool kvb_nixl_pull(struct kvb_exchange *x)
+static bool ask_source(struct kvb_nixl_pull *pull)
 {
-	const json_t *params = params_of(x);
-	const char *engine = text_param(x, "remote_engine_id"),
-		   *request = text_param(x, "remote_request_id"),
-		   *host = text_param(x, "remote_host");
-	int port = (int)json_integer_value(json_object_get(params, "remote_port"));
+	pull->io = bufferevent_socket_new(pull->x->worker->base, -1,
+		BEV_OPT_CLOSE_ON_FREE | BEV_OPT_DEFER_CALLBACKS);
+	if (pull->io == NULL)
+		return false;
+	bufferevent_setcb(pull->io, NULL, NULL, on_pull_event, pull);
+	bufferevent_enable(pull->io, EV_READ | EV_WRITE);
+	evbuffer_add_printf(bufferevent_get_output(pull->io),
+		"GET /sim/nixl?engine=%s&request=%s HTTP/1.1\r\nhost: %s\r\nconnection: close\r\n\r\n",
+		pull->engine, pull->request, pull->host);
+	bufferevent_socket_connect_hostname(pull->io, NULL, AF_INET, pull->host, pull->port);
+	return true;
+}
+
+bool kvb_nixl_pull(struct kvb_exchange *x, const struct kvb_nixl_source *source, bool waits)
+{
 	struct kvb_nixl_pull *pull;
 
-	if (!x->worker->options->nixl.on ||
-		!json_is_true(json_object_get(params, "do_remote_prefill")))
-		return false;
-	if (!is_text_of_query(engine) || !is_text_of_query(request) || !is_text_of_query(host) ||
-		port <= 0) {
+	if (source->engine == NULL || strpbrk(source->engine, " &%+#\r\n") != NULL ||
+		!is_text_of_query(source->request) || !is_text_of_query(source->host) ||
+		source->port <= 0) {
 		x->worker->nixl.counts.recomputed++;
 		return false;
 	}
@@ -213,20 +270,18 @@ bool kvb_nixl_pull(struct kvb_exchange *x)
 	if (pull == NULL)
 		return false;
 	pull->x = x;
-	pull->io = bufferevent_socket_new(x->worker->base, -1,
-		BEV_OPT_CLOSE_ON_FREE | BEV_OPT_DEFER_CALLBACKS);
-	if (pull->io == NULL) {
-		free(pull);
-		return false;
-	}
+	pull->waits = waits;
+	pull->engine = strdup(source->engine);
+	pull->request = strdup(source->request);
+	pull->host = strdup(source->host);
+	pull->port = source->port;
+	pull->again = evtimer_new(x->worker->base, on_again, pull);
 	x->pull = pull;
-	bufferevent_setcb(pull->io, NULL, NULL, on_pull_event, pull);
-	bufferevent_enable(pull->io, EV_READ | EV_WRITE);
-	evbuffer_add_printf(bufferevent_get_output(pull->io),
-		"GET /sim/nixl?engine=%s&request=%s HTTP/1.1\r\nhost: %s\r\nconnection: close\r\n\r\n",
-		engine, request, host);
-	bufferevent_socket_connect_hostname(pull->io, NULL, AF_INET, host, port);
-	return true;
+	if (pull->engine != NULL && pull->request != NULL && pull->host != NULL &&
+		pull->again != NULL && ask_source(pull))
+		return true;
+	end_pull(pull);
+	return false;
 }
 
 void kvb_nixl_stats(const struct kvb_worker *worker, struct kvb_buf *out)

@@ -27,7 +27,15 @@
 struct kvb_exchange;
 struct kvb_worker;
 
-/* A request's KV that waits to be pulled. */
+/* KV of another worker. Texts borrowed. */
+struct kvb_nixl_source {
+	const char *engine;  /* its engine id; "": any */
+	const char *request; /* what it is held by there */
+	const char *host;
+	int port; /* of its HTTP server */
+};
+
+/* KV that waits to be pulled. */
 struct kvb_nixl_held {
 	char request[160];
 	int64_t until_ns; /* simulated */
@@ -56,14 +64,14 @@ void kvb_nixl_finish(struct kvb_worker *worker);
 /* Called for a computed request: holds its KV, and writes the parameters of the answer; null if the
  * request did not ask for them. */
 void kvb_nixl_answer(struct kvb_exchange *x, struct kvb_buf *out);
-/* Returns whether the answer has parameters. */
-bool kvb_nixl_answers(const struct kvb_exchange *x);
 
-/* Begins to pull the KV that the request's parameters name. Returns false if there is nothing to
- * pull, and the request goes into the engine like any other. After true, `submit` follows, or the
- * request fails. */
-bool kvb_nixl_pull(struct kvb_exchange *x);
-/* Writes a member `nixl` for /sim/stats. */
+/* Likewise of one whose answer has no parameters. */
+void kvb_nixl_computed(struct kvb_exchange *x);
+
+/* Begins to pull that. False: it names none. True: the request goes into the engine later, or is given
+ * up. waits: what is not there yet will be; else see above, or without wrong answers (p2p) computed. */
+bool kvb_nixl_pull(struct kvb_exchange *x, const struct kvb_nixl_source *source, bool waits);
+/* A member `nixl` for /sim/stats. */
 void kvb_nixl_stats(const struct kvb_worker *worker, struct kvb_buf *out);
 /* The exchange ends. */
 void kvb_nixl_drop(struct kvb_exchange *x);

@@ -14,6 +14,9 @@
 #include "base/clock.h"
 #include "bench/sim/sim_due.h"
 #include "bench/sim/sim_nixl.h"
+#include "bench/sim/sim_shared.h"
+#include "bench/sim/sim_sidecar.h"
+#include "bench/sim/sim_transfer.h"
 #include "bench/sim/sim_openai.h"
 #include "bench/sim/sim_read.h"
 #include "bench/sim/sim_worker.h"
@@ -38,6 +41,7 @@ static void exchange_destroy(struct kvb_exchange *x)
 		x->worker->load--;
 	}
 	kvb_nixl_drop(x);
+	kvb_sidecar_drop(x);
 	json_decref(x->body);
 	kvb_buf_free(&x->out);
 	free(x->prompts);
@@ -221,6 +225,22 @@ static void refuse_in_stream(struct kvb_conn *conn)
 	kvb_buf_free(&event);
 }
 
+/* As vLLM's Python frontend says it, and its Rust frontend, which counts ranks of all servers. */
+static void refuse_rank(const struct kvb_worker *worker, uint64_t rank, struct kvb_error *error)
+{
+	const struct kvb_options *o = worker->options;
+
+	if (o->rank_is_global)
+		kvb_error_set(error, 400, "invalid_request_error", "",
+			"data parallel rank %llu is not connected to this frontend; connected ranks: [%u, %u]",
+			(unsigned long long)rank, worker->global_rank,
+			worker->global_rank + o->ranks - 1);
+	else
+		kvb_error_set(error, 400, "BadRequestError", "",
+			"data_parallel_rank %llu is out of range [0, %u).", (unsigned long long)rank,
+			o->ranks);
+}
+
 void kvb_openai_request(struct kvb_worker *worker, struct kvb_conn *conn,
 	const struct kvb_request *request, const struct kvb_api *api)
 {
@@ -229,13 +249,10 @@ void kvb_openai_request(struct kvb_worker *worker, struct kvb_conn *conn,
 	struct kvb_worker *rank = kvb_worker_rank(worker, request, &wrong);
 	struct kvb_exchange *x =
 		exchange_create(rank == NULL ? worker : rank, conn, request, api, &error);
-	uint32_t base = worker->options->rank_is_global ? worker->global_rank : 0;
 	bool has_due, waits;
 
 	if (x != NULL && rank == NULL)
-		kvb_error_set(&error, 400, "BadRequestError", "",
-			"data_parallel_rank %llu is out of range [%u, %u).",
-			(unsigned long long)wrong, base, base + worker->options->ranks);
+		refuse_rank(worker, wrong, &error);
 	worker = rank == NULL ? worker : rank;
 	if (x != NULL && (rank == NULL || !read_arrival(x, request, &error) ||
 				 !read_leave(worker, request, &error))) {
@@ -263,7 +280,7 @@ void kvb_openai_request(struct kvb_worker *worker, struct kvb_conn *conn,
 	has_due = x->has_due;
 	/* Time stands still for tiers: an engine that is behind the clock has not come to now yet. */
 	waits = has_due || worker->store != NULL;
-	if (kvb_nixl_pull(x))
+	if (kvb_transfer_begin(x, request))
 		has_due = true;
 	else if (waits)
 		kvb_worker_expect(worker, x);
@@ -380,6 +397,8 @@ static void finish_plain(struct kvb_exchange *x)
 	if (headers[0] != '\0')
 		reply.before_length = headers;
 	x->api->plain(x);
+	kvb_shared_store(x);
+	kvb_nixl_computed(x);
 	body = x->out;
 	x->out = (struct kvb_buf){0};
 	kvb_conn_set_exchange(conn, NULL);
@@ -393,6 +412,8 @@ static void finish_stream(struct kvb_exchange *x)
 	struct kvb_conn *conn = x->conn;
 
 	x->api->end(x);
+	kvb_shared_store(x);
+	kvb_nixl_computed(x);
 	kvb_conn_set_exchange(conn, NULL);
 	exchange_destroy(x);
 	kvb_http_stream_end(conn);

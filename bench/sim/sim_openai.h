@@ -22,6 +22,7 @@
 struct kvb_worker;
 struct kvb_exchange;
 struct kvb_nixl_pull; /* sim_nixl.c */
+struct kvb_sidecar;   /* sim_sidecar.c */
 
 /* One of the answers to a request, computed by one sequence. */
 struct kvb_choice {
@@ -64,6 +65,7 @@ struct kvb_exchange {
 	uint32_t events;   /* tokens sent in a stream */
 	uint32_t sequence; /* number of the next event, for APIs that number them */
 	struct kvb_nixl_pull *pull; /* under way; NULL: none */
+	struct kvb_sidecar *sidecar; /* likewise */
 	struct event *silence; /* owned; NULL: no comments */
 	struct kvb_buf out;
 };

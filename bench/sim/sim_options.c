@@ -71,6 +71,7 @@ enum {
 	OPT_FRAG_ROTATE,
 	OPT_FRAG_LAYERS,
 	OPT_NIXL,
+	OPT_TRANSFER,
 	OPT_L1,
 	OPT_NVME,
 	OPT_L2,
@@ -143,6 +144,7 @@ static const struct option long_options[] = {
 	{"fragments-rotate", required_argument, NULL, OPT_FRAG_ROTATE},
 	{"fragments-layers", required_argument, NULL, OPT_FRAG_LAYERS},
 	{"nixl", required_argument, NULL, OPT_NIXL},
+	{"transfer", required_argument, NULL, OPT_TRANSFER},
 	{"l1", required_argument, NULL, OPT_L1},
 	{"nvme", required_argument, NULL, OPT_NVME},
 	{"l2", required_argument, NULL, OPT_L2},
@@ -516,6 +518,8 @@ static bool parse_answers(int option, const char *text, struct kvb_options *o)
 	default:
 		if (option == OPT_NIXL)
 			return kvb_nixl_parse(text, &o->nixl);
+		if (option == OPT_TRANSFER)
+			return kvb_transfer_parse(text, &o->nixl);
 		if (option >= OPT_L1 && option <= OPT_LINK)
 			return parse_tier(option, text, &o->tier);
 		if (option >= OPT_FRAGMENTS && option <= OPT_FRAG_LAYERS)

@@ -188,3 +188,28 @@ bool kvb_nixl_parse(const char *text, struct kvb_nixl_options *o)
 	}
 	return true;
 }
+
+bool kvb_transfer_parse(const char *text, struct kvb_nixl_options *o)
+{
+	static const char *const names[] = {[KVB_TRANSFER_NIXL] = "nixl",
+		[KVB_TRANSFER_PUSH] = "nixl-push",
+		[KVB_TRANSFER_MOONCAKE] = "mooncake",
+		[KVB_TRANSFER_P2P] = "p2p",
+		[KVB_TRANSFER_SHARED] = "shared",
+		[KVB_TRANSFER_SIDECAR] = "sidecar"};
+	size_t len = strcspn(text, ":"), i = 0;
+	size_t count = sizeof(names) / sizeof(names[0]);
+
+	while (i < count && (strlen(names[i]) != len || strncmp(text, names[i], len) != 0))
+		i++;
+	if (i == count || (i == KVB_TRANSFER_SHARED) != (text[len] == ':')) {
+		fprintf(stderr, "kvsim: --transfer: found \"%s\", expected nixl, nixl-push, mooncake, "
+				"p2p, shared:FOLDER or sidecar\n",
+			text);
+		return false;
+	}
+	o->on = true;
+	o->kind = (enum kvb_transfer)i;
+	o->folder = text + len + (text[len] == ':');
+	return true;
+}

@@ -24,9 +24,21 @@ struct kvb_events_options {
 	bool old_replay; /* as before 0.25: replies have no topic */
 };
 
+/* How KV gets from the worker that prefills to the one that decodes: vLLM's connectors. */
+enum kvb_transfer {
+	KVB_TRANSFER_NIXL,     /* the decoding worker pulls what the prefilling one's answer names */
+	KVB_TRANSFER_PUSH,     /* NixlPushConnector: both are asked at once, by one request id */
+	KVB_TRANSFER_MOONCAKE, /* both are asked at once, by a transfer_id */
+	KVB_TRANSFER_P2P,      /* OffloadingConnector: by a kv_request_id */
+	KVB_TRANSFER_SHARED,   /* blocks lie in a folder, by their content */
+	KVB_TRANSFER_SIDECAR,  /* as nixl; the decoding worker asks the other one by itself */
+};
+
 /* Transfers of KV between workers. */
 struct kvb_nixl_options {
 	bool on;
+	enum kvb_transfer kind;
+	const char *folder; /* shared */
 	double bandwidth; /* bytes a second */
 	double lease_s;   /* simulated */
 	double latency_s; /* simulated time before the first byte */
@@ -51,6 +63,7 @@ struct kvb_lmcache_options {
 
 /* Each parses a text. If it is wrong, writes a message to standard error and returns false. */
 bool kvb_nixl_parse(const char *text, struct kvb_nixl_options *options);
+bool kvb_transfer_parse(const char *text, struct kvb_nixl_options *options);
 bool kvb_events_parse(const char *json, struct kvb_events_options *options);
 bool kvb_lmcache_parse_controller(const char *text, struct kvb_lmcache_options *options);
 bool kvb_lmcache_parse_version(const char *text, struct kvb_lmcache_options *options);

@@ -9,6 +9,7 @@
 #include "bench/sim/sim_prompt.h"
 #include "bench/sim/sim_routes.h"
 #include "bench/sim/sim_reporter.h"
+#include "bench/sim/sim_transfer.h"
 
 typedef void route_fn(struct kvb_worker *, struct kvb_conn *, const struct kvb_request *);
 
@@ -420,6 +421,7 @@ static const struct {
 	{"/metrics", "GET", get_metrics},
 	{"/version", "GET", get_version},
 	{"/kv_event_sources", "GET", get_event_sources},
+	{"/query", "GET", kvb_transfer_query},
 	{"/tokenize", "POST", post_tokenize},
 	{"/detokenize", "POST", post_detokenize},
 	{"/reset_prefix_cache", "POST", post_reset},

@@ -99,7 +99,7 @@ static void put_settings(json_t *object, const struct kvw_worker *worker)
 static void put_worker(json_t *object, struct kvw_worker *worker, const struct kvw_fleet *fleet,
 	const struct kvw_metrics *metrics, int64_t now_ns)
 {
-	char fault[KVW_MODELS_FAULT_ROOM];
+	char fault[KVW_MODELS_FAULT_ROOM], source[KVW_KV_SOURCE_ROOM];
 
 	json_object_set_new(object, "health", json_string(health_name(worker)));
 	json_object_set_new(object, "usable", json_boolean(kvw_worker_usable(worker)));
@@ -114,6 +114,9 @@ static void put_worker(json_t *object, struct kvw_worker *worker, const struct k
 	put_hits(object, metrics, worker);
 	put_settings(object, worker);
 	json_object_set_new(object, "role", json_string(kvw_role_name(worker->config.role)));
+	kvw_worker_kv_source(worker, source);
+	json_object_set_new(object, "kv_source",
+		source[0] == '\0' ? json_null() : json_string(source));
 	json_object_set_new(object, "rank",
 		worker->rank == KVW_RANK_NONE ? json_null() : json_integer(worker->rank));
 	json_object_set_new(object, "global_rank",

@@ -1,16 +1,16 @@
 /*
  * probe.c - probes the workers and reports the results to the fleet.
  *
- * Each server has three repeated questions ("asks": health, models, metrics), however many workers
- * its data-parallel ranks are. An ask owns one curl handle, made again when the server's addresses
- * or health.path change, and one timer; it is either waiting for its timer or running, never both:
+ * Each server has three asks (health, models, metrics), or four (bootstrap.h), however many
+ * workers its data-parallel ranks are. An ask owns one curl handle, made again when the server's
+ * addresses or health.path change, and one timer; it is either waiting for its timer or running,
+ * never both:
  *
  *   timer fires -> start_ask() gives the handle to curl_loop -> finish_ask() reports to the
  *   fleet, sets the timer again
  *
- * A fourth ask, without a timer, verifies that a worker is awake. vLLM's metrics report that as
- * soon as /wake_up was called, even if ?tags= left a part asleep; /is_sleeping is true until all is
- * awake.
+ * Another, without a timer, verifies that a worker is awake. vLLM's metrics report that as soon as
+ * /wake_up was called, even if ?tags= left a part asleep; /is_sleeping is true until all is awake.
  */
 #include "fleet/probe.h"
 
@@ -26,6 +26,7 @@
 #include "fleet/curl_loop.h"
 #include "base/log.h"
 #include "base/random.h"
+#include "fleet/bootstrap.h"
 #include "fleet/probe_request.h"
 #include "fleet/probe_share.h"
 #include "fleet/scrape.h"
@@ -33,12 +34,9 @@
 #define STAGGER_NS      KVW_NS_PER_MS /* delay between two workers in the first round */
 #define FIRST_ROUND     1000
 #define WANTED_POLL_MS  100           /* how often models_wanted is looked at */
-/* time between two readings of counters that may have stopped */
-#define STALL_READ_NS   KVW_NS_PER_S
-/* the same for a sleeping worker, which may wake at any time */
-#define ASLEEP_READ_NS  KVW_NS_PER_S
-/* the same, at least, while foreign requests wait at the worker */
-#define FOREIGN_READ_NS KVW_NS_PER_S
+#define STALL_READ_NS   KVW_NS_PER_S  /* time between readings of counters that may have stopped */
+#define ASLEEP_READ_NS  KVW_NS_PER_S  /* ... of a sleeping worker, which may wake at any time */
+#define FOREIGN_READ_NS KVW_NS_PER_S  /* ... of a worker where foreign requests wait, at least */
 #define FOREIGN_EACH_NS (5 * KVW_NS_PER_MS) /* ... but at least this long for each worker */
 /* a loop's wish for a new list is granted once per worker in this time */
 #define WANTED_PAUSE_NS KVW_NS_PER_S
@@ -49,12 +47,14 @@ enum ask_kind {
 	ASK_HEALTH,
 	ASK_MODELS,
 	ASK_METRICS,
+	ASK_BOOTSTRAP,
 	ASK_REPEATED,
 	ASK_SLEEP = ASK_REPEATED,
 	ASK_COUNT
 };
 
-static const char *const ask_names[ASK_COUNT] = {"health", "models", "metrics", "is_sleeping"};
+static const char *const ask_names[ASK_COUNT] = {
+	"health", "models", "metrics", "query", "is_sleeping"};
 
 /* One kind of question to one worker; kinds before ASK_REPEATED are asked again and again. */
 struct ask {
@@ -168,8 +168,7 @@ static void take_health(struct target *target, bool ok, const char *why)
 	target->failing = !ok;
 	for (size_t at = 0; (share = next_share(target, &at)) != NULL;)
 		kvw_fleet_set_probe(target->prober->fleet, share->worker, ok, why);
-	/* A worker that has come back may be another process: asks for models and metrics at
-	 * once. */
+	/* A worker that has come back may be another process: asks it at once. */
 	if (!ok || !was_failing)
 		return;
 	kvw_rank_forget(target->worker);
@@ -213,8 +212,7 @@ static void take_models(struct target *target, const struct ask *ask)
 			&share->worker->any_origin, ask->any_origin, memory_order_relaxed);
 }
 
-/* Reports that the list cannot be read; not for a timeout of a worker whose health probes fail,
- * too. */
+/* Reports that the list cannot be read; not a timeout if health probes fail, too. */
 static void refuse_models(struct target *target, long status, const char *why)
 {
 	if (status != 0)
@@ -245,8 +243,7 @@ static bool is_asleep(const struct kvw_worker *worker)
 	       0;
 }
 
-/* Reads the answer of /is_sleeping, which not every server has: only "true" keeps the worker
- * barred. */
+/* Reads the answer of /is_sleeping, which not all servers have: only "true" bars the worker. */
 static void take_is_sleeping(struct target *target, const struct ask *ask, bool ok)
 {
 	json_t *answer =
@@ -292,6 +289,7 @@ static void take_restart(struct target *target)
 		kvw_ejection_hasten(&fleet->ejections, &share->worker->ejection, kvw_clock_ns());
 		kvw_fleet_start_slowly(fleet, share->worker);
 		kvw_foreign_restarted(&share->foreign);
+		kvw_worker_set_kv_source(share->worker, KVW_SLICE(""));
 	}
 }
 
@@ -391,6 +389,9 @@ static void take_outcome(struct ask *ask, bool ok, long status, const char *why)
 		take_health(target, ok, why);
 	else if (ask->kind == ASK_SLEEP)
 		take_is_sleeping(target, ask, ok);
+	else if (ask->kind == ASK_BOOTSTRAP)
+		kvw_bootstrap_take(target->shares, target->prober->fleet->config,
+			ok ? ask->body : NULL, ask->len);
 	else if (!ok && ask->kind == ASK_MODELS)
 		refuse_models(target, status, why);
 	else if (!ok)
@@ -499,6 +500,7 @@ static enum kvw_err prepare_ask(struct ask *ask)
 	const char *path = ask->kind == ASK_HEALTH   ? config->health_path
 			   : ask->kind == ASK_MODELS ? "/v1/models"
 			   : ask->kind == ASK_SLEEP  ? "/is_sleeping"
+			   : ask->kind == ASK_BOOTSTRAP ? "/query"
 						     : "/metrics";
 	enum kvw_err err;
 
@@ -511,6 +513,8 @@ static enum kvw_err prepare_ask(struct ask *ask)
 	if (ask->path == NULL)
 		return KVW_ENOMEM;
 	err = kvw_probe_request_init(&ask->request, config, worker, path);
+	if (err == KVW_OK && ask->kind == ASK_BOOTSTRAP)
+		err = kvw_bootstrap_direct(&ask->request, config, worker);
 	if (err != KVW_OK)
 		return err;
 	if (curl_easy_setopt(ask->request.easy, CURLOPT_WRITEFUNCTION, on_body) != CURLE_OK ||
@@ -533,7 +537,9 @@ static void start_ask(struct ask *ask)
 	if (ask->running)
 		return;
 	event_del(ask->timer);
-	if (ask->kind == ASK_MODELS && target->worker->models_given) {
+	if ((ask->kind == ASK_MODELS && target->worker->models_given) ||
+		(ask->kind == ASK_BOOTSTRAP &&
+			!kvw_bootstrap_wanted(target->prober->fleet, target->worker))) {
 		schedule_next(ask, false);
 		return;
 	}
@@ -606,8 +612,7 @@ static void on_wanted(evutil_socket_t fd, short what, void *arg)
 			continue;
 		if (target->worker->models_given) {
 			atomic_store_explicit(wanted, false, memory_order_relaxed);
-			/* the list of models is configured, so that it is not asked for */
-			continue;
+			continue; /* the list of models is configured */
 		}
 		if (ask->running ||
 			(now_ns - ask->started_ns < WANTED_PAUSE_NS &&

@@ -108,11 +108,8 @@ int64_t kvw_rank_number(struct kvw_worker *worker, bool sure, int64_t now_ns)
 	return number_of(worker, index);
 }
 
-/* Looks for vLLM's message: `data_parallel_rank 9 is out of range [0, 2).` The message must begin
- * with it and have the number, so that a request's text that an error repeats does not count. */
-bool kvw_rank_denies(const char *data, size_t len, int64_t number)
+static bool denies_by(struct kvw_slice words, const char *data, size_t len, int64_t number)
 {
-	static const struct kvw_slice words = KVW_SLICE("\"data_parallel_rank ");
 	const char *end = data + (len < LOOKED_AT ? len : LOOKED_AT);
 	const char *at = kvw_find(data, (size_t)(end - data), words);
 	int64_t found = 0;
@@ -122,6 +119,16 @@ bool kvw_rank_denies(const char *data, size_t len, int64_t number)
 	for (at += words.len; at < end && *at >= '0' && *at <= '9'; at++)
 		found = 10 * found + (*at - '0');
 	return found == number && at < end && *at == ' ';
+}
+
+/* vLLM's Python frontend: `data_parallel_rank 9 is out of range [0, 2).` Its Rust frontend: `data
+ * parallel rank 9 is not connected to this frontend; connected ranks: [0, 1]`, or `... is out of
+ * range for 2 engine(s)`. The message begins with it and has the number, so that no text of a
+ * request that an error repeats passes for it. */
+bool kvw_rank_denies(const char *data, size_t len, int64_t number)
+{
+	return denies_by(KVW_SLICE("\"data_parallel_rank "), data, len, number) ||
+	       denies_by(KVW_SLICE("\"data parallel rank "), data, len, number);
 }
 
 void kvw_rank_refused(struct kvw_worker *worker, int64_t number, int64_t now_ns)

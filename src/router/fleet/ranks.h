@@ -14,6 +14,10 @@
  *
  *	INDEX --refused--> GLOBAL --refused--> UNSENT --a minute later, or restarted--> INDEX
  *
+ * SGLang takes the index in the same field on its OpenAI paths, but for /v1/responses, and chooses
+ * by itself where the number is wrong; it does so on /generate, too, whose body has a member of
+ * its own for it (`routed_dp_rank`), which kvway does not write.
+ *
  * With UNSENT the engine chooses a rank by itself. Where both numbers are equal, GLOBAL is skipped.
  */
 #ifndef KVW_RANKS_H

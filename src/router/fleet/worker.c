@@ -170,6 +170,7 @@ void kvw_worker_clear(struct kvw_worker *worker)
 	worker->rank = KVW_RANK_NONE;
 	atomic_store(&worker->global_rank, KVW_RANK_UNKNOWN);
 	kvw_rank_forget(worker);
+	kvw_worker_set_kv_source(worker, KVW_SLICE(""));
 	atomic_fetch_add(&worker->generation, 1);
 	atomic_store(&worker->sleep_said_ns, 0);
 	kvw_stall_clear(&worker->stall);
@@ -228,6 +229,23 @@ bool kvw_worker_is_let_go(const struct kvw_worker *worker)
 {
 	return atomic_load_explicit(&worker->holds, memory_order_acquire) == 0 &&
 	       atomic_load_explicit(&worker->loops_left, memory_order_acquire) == 0;
+}
+
+void kvw_worker_set_kv_source(struct kvw_worker *worker, struct kvw_slice text)
+{
+	size_t len = text.len < KVW_KV_SOURCE_ROOM ? text.len : 0;
+
+	pthread_mutex_lock(&worker->address_lock);
+	memcpy(worker->kv_source, text.data, len);
+	worker->kv_source[len] = '\0';
+	pthread_mutex_unlock(&worker->address_lock);
+}
+
+void kvw_worker_kv_source(struct kvw_worker *worker, char out[KVW_KV_SOURCE_ROOM])
+{
+	pthread_mutex_lock(&worker->address_lock);
+	memcpy(out, worker->kv_source, strlen(worker->kv_source) + 1);
+	pthread_mutex_unlock(&worker->address_lock);
 }
 
 bool kvw_worker_usable(const struct kvw_worker *worker)

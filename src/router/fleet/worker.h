@@ -47,6 +47,8 @@ enum kvw_barred {
 
 #define KVW_MODELS_UNREADABLE 1 /* the answer was not a list, or there was no answer */
 
+#define KVW_KV_SOURCE_ROOM 320
+
 #define KVW_ADDRESSES_MAX 16 /* most addresses of one worker's name */
 
 /* All addresses that a worker's name resolves to. */
@@ -114,9 +116,11 @@ struct kvw_worker {
 	/* GONE: number of event loops that have not released the worker; set when no view or table
 	 * that loops will read lists it. */
 	_Atomic uint32_t loops_left;
-	pthread_mutex_t address_lock;      /* guards the next member */
+	pthread_mutex_t address_lock;      /* guards the next two */
 	struct kvw_addresses addresses;
-	_Atomic float weight; /* multiple of an even share of the load; a copy of config's */
+	/* How others get its KV, as members of `kv_transfer_params`; "": not known. */
+	char kv_source[KVW_KV_SOURCE_ROOM];
+	_Atomic float weight;              /* multiple of an even share of the load; config's */
 	_Atomic uint32_t address_version;  /* grows with each new list of addresses */
 
 	_Atomic uint8_t health;            /* enum kvw_health */
@@ -271,6 +275,10 @@ static inline bool kvw_worker_models_stale(const struct kvw_worker *worker)
 /* Writes why its list cannot be read, such as "status 401". False: it can be read, or was not
  * requested. */
 bool kvw_worker_models_fault(const struct kvw_worker *worker, char text[KVW_MODELS_FAULT_ROOM]);
+
+/* How others get its KV (kv_source). A text that is too long counts as "". */
+void kvw_worker_set_kv_source(struct kvw_worker *worker, struct kvw_slice text);
+void kvw_worker_kv_source(struct kvw_worker *worker, char out[KVW_KV_SOURCE_ROOM]);
 
 /* Returns whether the worker may get requests. */
 bool kvw_worker_usable(const struct kvw_worker *worker);

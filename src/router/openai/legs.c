@@ -11,15 +11,10 @@
 
 #define TRANSFER "kv_transfer_params"
 
-static const char ask_prefill[] =
-	"{\"do_remote_decode\":true,\"do_remote_prefill\":false,\"remote_engine_id\":null,"
-	"\"remote_block_ids\":null,\"remote_host\":null,\"remote_port\":null}";
-
 /* Values that the prefiller gets in place of the client's. */
 static const struct {
 	const char *name, *instead;
 } changes[] = {
-	{TRANSFER, ask_prefill},
 	{"max_tokens", "1"},
 	{"max_completion_tokens", "1"},
 	{"max_output_tokens", "1"},
@@ -47,8 +42,7 @@ static const struct {
 
 struct plan {
 	struct kvw_slice body;
-	/* the parameters for the decoder; len 0: the plan is for the prefiller */
-	struct kvw_slice params;
+	struct kvw_slice params; /* the new TRANSFER; len 0: none */
 	struct kvw_splice *out;
 	bool refused;
 	bool limited;     /* the member that limits the API's answer was found */
@@ -95,6 +89,8 @@ static bool plan_prefill(void *arg, const struct kvw_member *member)
 	for (size_t i = 0; i < sizeof(changes) / sizeof(changes[0]) && !p->refused; i++)
 		if (is_named(member, changes[i].name))
 			replace(p, member, kvw_slice_of(changes[i].instead));
+	if (is_named(member, TRANSFER) && p->params.len > 0 && !p->refused)
+		replace(p, member, p->params);
 	p->limited = p->limited || is_named(member, p->limit);
 	p->transferred = p->transferred || is_named(member, TRANSFER);
 	return !p->refused;
@@ -128,9 +124,10 @@ static void insert_members(struct plan *p, size_t open, const struct kvw_slice *
 		out->edits[i] = (struct kvw_splice_edit){open, 0, texts[i]};
 }
 
-enum kvw_err kvw_leg_prefill(struct kvw_slice body, enum kvw_api api, struct kvw_splice *out)
+enum kvw_err kvw_leg_prefill(struct kvw_slice body, enum kvw_api api, struct kvw_slice params,
+	struct kvw_splice *out)
 {
-	struct plan p = {.body = body, .out = out};
+	struct plan p = {.body = body, .params = params, .out = out};
 	struct kvw_slice texts[4];
 	size_t open, count, missing = 0;
 	enum kvw_err err;
@@ -143,9 +140,9 @@ enum kvw_err kvw_leg_prefill(struct kvw_slice body, enum kvw_api api, struct kvw
 		return KVW_EINVAL;
 	if (err != KVW_OK)
 		return err;
-	if (!p.transferred) {
+	if (!p.transferred && params.len > 0) {
 		texts[missing++] = KVW_SLICE("\"" TRANSFER "\":");
-		texts[missing++] = kvw_slice_of(ask_prefill);
+		texts[missing++] = params;
 		texts[missing++] = KVW_SLICE(",");
 	}
 	if (!p.limited)
@@ -180,7 +177,7 @@ enum kvw_err kvw_leg_decode(
 
 struct found {
 	struct kvw_leg_params *out;
-	bool prefilled, request, host, port;
+	bool prefilled, request;
 };
 
 static bool is_said(const struct kvw_member *member)
@@ -210,6 +207,27 @@ static uint32_t count_of(const struct kvw_member *member)
 	return value < UINT32_MAX ? (uint32_t)value : 0;
 }
 
+/* Where that member is kept as it is spelled. NULL: it is not. */
+static struct kvw_slice *place_of(struct kvw_leg_params *params, struct kvw_slice name)
+{
+	const struct {
+		const char *name;
+		struct kvw_slice *place;
+	} kept[] = {
+		{"remote_engine_id", &params->engine_id},
+		{"remote_host", &params->host},
+		{"remote_port", &params->port},
+		{"tp_size", &params->tp_size},
+		{"dcp_size", &params->dcp_size},
+		{"pp_size", &params->pp_size},
+	};
+
+	for (size_t i = 0; i < sizeof(kept) / sizeof(kept[0]); i++)
+		if (kvw_slice_equal(name, kvw_slice_of(kept[i].name)))
+			return kept[i].place;
+	return NULL;
+}
+
 static bool read_param(void *arg, const struct kvw_member *member)
 {
 	struct found *f = arg;
@@ -218,12 +236,8 @@ static bool read_param(void *arg, const struct kvw_member *member)
 		f->prefilled = kvw_slice_equal(member->value, KVW_SLICE("true"));
 	else if (is_named(member, "remote_request_id"))
 		f->request = is_said(member);
-	else if (is_named(member, "remote_host"))
-		f->host = is_said(member);
-	else if (is_named(member, "remote_port"))
-		f->port = is_said(member);
-	else if (is_named(member, "remote_engine_id"))
-		f->out->engine_id =
+	else if (place_of(f->out, member->name) != NULL)
+		*place_of(f->out, member->name) =
 			is_said(member) ? member->value : (struct kvw_slice){NULL, 0};
 	else if (is_named(member, "remote_blocks_expiry_time"))
 		f->out->expires_s = number_of(member);
@@ -254,8 +268,8 @@ enum kvw_err kvw_leg_params_read(struct kvw_slice answer, struct kvw_leg_params 
 		return KVW_EPROTO;
 	if (params.text.len == 0 || params.text.data[0] != '{' ||
 		kvw_members_walk(params.text, read_param, &found, &open, &count) != KVW_OK ||
-		!found.prefilled || !found.request || !found.host || !found.port ||
-		params.engine_id.len == 0)
+		!found.prefilled || !found.request || params.host.len == 0 ||
+		params.port.len == 0 || params.engine_id.len == 0)
 		return KVW_EINVAL;
 	*out = params;
 	return KVW_OK;

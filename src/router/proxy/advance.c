@@ -181,8 +181,7 @@ static void worker_failed(struct kvw_exchange *x)
 
 	x->tried.full = a->failure.excuse == KVW_EXCUSE_FULL;
 	retry = decide_retry(x, &facts);
-	/* the decoder may have read the transferred KV, which can be read only once */
-	if (retry == KVW_RETRY_FRESH && kvw_pd_hands(x)) {
+	if (retry == KVW_RETRY_FRESH && kvw_pd_uses_up(x)) { /* the KV can be read only once */
 		x->tried.fresh++;
 		kvw_metrics_add(loop->metrics, KVW_COUNT_STALE_RETRIES, 1);
 		leave_without(x);
@@ -256,11 +255,30 @@ static void on_prompt_tokens(void *user, const struct kvw_token_result *result)
 	kvw_exchange_advance(user);
 }
 
+static void on_lease(struct kvw_timer *timer, int64_t now_ns)
+{
+	struct kvw_parted *pd =
+		(struct kvw_parted *)((char *)timer - offsetof(struct kvw_parted, timer));
+	struct kvw_exchange *x = pd->x;
+
+	x->loop->now_ns = now_ns;
+	if (pd->leg != NULL) {
+		kvw_trace_note(x->trace, now_ns, KVW_TRACE_TIMER, timer->kind);
+		kvw_leg_connect_late(x);
+		return;
+	}
+	if (!kvw_pd_lease_passed(x))
+		return;
+	kvw_trace_note(x->trace, now_ns, KVW_TRACE_TIMER, timer->kind);
+	kvw_exchange_advance(x);
+}
+
 static bool route(struct kvw_exchange *x)
 {
 	struct kvw_way way = {.on_link = on_worker_link,
 		.on_tokens = on_prompt_tokens,
-		.on_leg = kvw_exchange_advance};
+		.on_leg = kvw_exchange_advance,
+		.on_lease = on_lease};
 
 	(void)kvw_steps_walk(x, &way);
 	return true;
@@ -565,9 +583,7 @@ void kvw_exchange_fail_over(struct kvw_loop *loop)
 		const char *why = x == NULL ? NULL : waits_in_vain(x);
 
 		next = TAILQ_NEXT(client, entry);
-		if (x != NULL)
-			kvw_leg_look(x);
-		if (why == NULL)
+		if (x == NULL || kvw_leg_look(x) || why == NULL)
 			continue;
 		kvw_metrics_add(loop->metrics, KVW_COUNT_FAILOVERS, 1);
 		kvw_attempt_excused(&x->attempt, KVW_EXCUSE_DOWN, why);
@@ -629,23 +645,6 @@ static void on_deadline(struct kvw_timer *timer, int64_t now_ns)
 					     : "timeouts.request passed");
 }
 
-static void on_lease(struct kvw_timer *timer, int64_t now_ns)
-{
-	struct kvw_exchange *x =
-		(struct kvw_exchange *)((char *)timer - offsetof(struct kvw_exchange, pd.timer));
-
-	x->loop->now_ns = now_ns;
-	if (x->pd.leg != NULL) {
-		kvw_trace_note(x->trace, now_ns, KVW_TRACE_TIMER, timer->kind);
-		kvw_leg_connect_late(x);
-		return;
-	}
-	if (!kvw_pd_lease_passed(x))
-		return;
-	kvw_trace_note(x->trace, now_ns, KVW_TRACE_TIMER, timer->kind);
-	kvw_exchange_advance(x);
-}
-
 static void on_silence(struct kvw_timer *timer, int64_t now_ns)
 {
 	struct kvw_exchange *x =
@@ -668,7 +667,6 @@ enum kvw_err kvw_exchange_begin(struct kvw_client *client, size_t head_len)
 	x->upload.head_len = head_len;
 	x->deadline.fn = on_deadline;
 	x->silence.timer.fn = on_silence;
-	x->pd.timer.fn = on_lease;
 	if (x->config->timeout_request_ms > 0)
 		kvw_timer_set(&loop->timers, &x->deadline, KVW_TIMER_REQUEST,
 			x->start_ns + x->config->timeout_request_ms * KVW_NS_PER_MS);

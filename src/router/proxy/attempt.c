@@ -4,6 +4,7 @@
 #include "proxy/attempt.h"
 
 #include "proxy/exchange.h"
+#include "proxy/leg.h"
 #include "proxy/pd.h"
 #include "proxy/understand.h"
 
@@ -96,12 +97,7 @@ static const struct kvw_route_request *unserved(struct kvw_exchange *x, bool com
 	if (!a->picked || a->decision.chains == 0 || x->first_token_ns != 0 ||
 		(a->written > 0 && !failed))
 		return NULL;
-	kvw_request_scan_again(x);
-	if (x->scan == NULL)
-		return NULL;
-	if (x->loop->sources != NULL)
-		kvw_request_add_tokens(x);
-	return &x->route;
+	return kvw_request_read_again(x);
 }
 
 void kvw_attempt_end(struct kvw_exchange *x, bool completed)
@@ -129,7 +125,7 @@ void kvw_attempt_end(struct kvw_exchange *x, bool completed)
 			.status = x->status,
 			.first_token = x->first_token_ns != 0,
 			.completed = completed,
-			.streamed = x->event_stream && x->pd.legs == 0,
+			.streamed = x->event_stream && !kvw_pd_has_leg(x),
 			.prompt_known = x->usage.prompt_known,
 			.cached_known = x->usage.prompt_known && x->usage.cached_known &&
 					!kvw_pd_hands(x),
@@ -152,5 +148,6 @@ void kvw_attempt_end(struct kvw_exchange *x, bool completed)
 	kvw_block_put(&loop->blocks, a->partial);
 	a->partial = NULL;
 	kvw_held_drop(&a->held, &loop->blocks, loop->shared->memory);
+	kvw_leg_attempt_ended(x);
 	kvw_pd_attempt_ended(x);
 }

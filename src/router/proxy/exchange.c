@@ -246,10 +246,6 @@ static void report_exchange(struct kvw_exchange *x, enum kvw_end end)
 			kvw_slice_of(x->attempt.worker == NULL ? NULL : x->attempt.worker->url),
 		.worker_id = x->attempt.worker == NULL ? UINT32_MAX : x->attempt.worker->id,
 		.reason = x->attempt.decision.reason,
-		.prefiller_url = kvw_slice_of(x->pd.prefiller == NULL ? NULL : x->pd.prefiller->url),
-		.prefill_ns = x->pd.prefill_ns,
-		.prefill_prompt = x->pd.prompt_tokens,
-		.prefill_cached = x->pd.cached_tokens,
 		.attempts = x->tried.attempts,
 		.stale_retries = x->tried.fresh,
 		.request_bytes = x->upload.body.payload_bytes,
@@ -264,6 +260,8 @@ static void report_exchange(struct kvw_exchange *x, enum kvw_end end)
 		.completion_tokens = x->usage.completion_tokens,
 	};
 
+	if (x->pd != NULL)
+		kvw_pd_record(x->pd, &record);
 	/* Only a strategy that looks prompts up predicts their cached tokens. A decoder whose
 	 * prompt was prefilled elsewhere reports none. */
 	if (x->attempt.decision.chains > 0 && x->attempt.decision.reason != KVW_REASON_SPLIT) {

@@ -114,7 +114,7 @@ struct kvw_exchange {
 	struct kvw_exact_tokens exact;
 	struct kvw_admitting admission;
 	struct kvw_asking asked;
-	struct kvw_parted pd;
+	struct kvw_parted *pd; /* owned; NULL: no pair was looked for */
 
 	/* --- request --- */
 	struct kvw_path_info path;

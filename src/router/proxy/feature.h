@@ -86,7 +86,9 @@ struct kvw_asking {
 
 #define KVW_TRIED_MAX 17 /* 1 + the largest retry.attempts */
 
+struct kvw_exchange;
 struct kvw_leg;
+struct kvw_transfer_kind;
 
 enum kvw_pd_state {
 	KVW_PD_UNPLANNED,
@@ -96,18 +98,24 @@ enum kvw_pd_state {
 	KVW_PD_ALONE,      /* the decoder gets the request whole, and prefills it itself */
 };
 
-/* A prompt that one worker prefills and another decodes (pd.h). */
+/* A prompt that one worker prefills and another decodes (pd.h). Requests to a fleet without roles
+ * have none. */
 struct kvw_parted {
+	struct kvw_exchange *x;
 	enum kvw_pd_state state;
 	bool looked;           /* a pair was looked for on this walk through the steps */
-	bool picked; /* the strategy has picked `decision`, and its done() must be called */
+	bool picked;           /* the strategy has picked `decision`; its done() must be called */
 	bool settled;          /* the request must not be split again */
-	bool probe;            /* this request's transfer decides whether the pair works again */
-	/* it was counted that the decoder serves the request whole after a failed leg */
-	bool counted;
-	/* the last leg was answered with 4xx, presumably because of the request itself */
-	bool denied;
-	bool ended;            /* the transfer's outcome was counted, before the attempt ended */
+	bool probe;            /* its transfer decides whether the pair works again */
+	bool counted;          /* counted as served whole by the decoder after a failed leg */
+	bool denied;           /* the last leg was answered 4xx: presumably the request's own fault */
+	bool ended;            /* the transfer's outcome was counted before the attempt's end */
+	bool failed;           /* a leg has failed */
+	bool given;            /* the decoder's body is the client's, and it finds the KV itself */
+	char id[33];           /* of the last leg's transfer; random */
+	const struct kvw_transfer_kind *kind; /* of the last plan */
+	uint8_t leg_time;      /* enum kvw_leg_time (transfer.h), of the last leg */
+	char source[KVW_KV_SOURCE_ROOM]; /* the prefiller's kv_source as that leg began */
 	uint32_t legs;         /* begun */
 	struct kvw_decision decision;  /* why this prefiller */
 	struct kvw_leg *leg;           /* the leg under way; NULL: none */
@@ -118,12 +126,12 @@ struct kvw_parted {
 	 * own; owned, NULL: none. */
 	char *body;
 	size_t body_len, body_sent;
-	uint64_t memory;       /* bytes of limits.body_memory that `body` is charged with */
-	uint64_t engine;       /* hash of the prefiller's engine id */
+	uint64_t memory;       /* bytes of limits.body_memory charged for `body` */
+	uint64_t engine;       /* hash of the prefiller's engine id; 0: not known */
 	int64_t answered_ns;   /* when the last byte of the prefiller's answer came */
 	int64_t until_ns;      /* when half of the prefiller's lease will have passed */
 	int64_t handed_ns;     /* when the decoder was sent its first byte; 0: not yet */
-	double tokens, transfer_ns; /* tokens to be transferred, and the time which that takes */
+	double tokens, transfer_ns; /* to be transferred, and how long that takes */
 	/* runs for the leg's connection, then for the lease, while the decoder is waited for */
 	struct kvw_timer timer;
 	int64_t rank_number;        /* rank number in the leg's head; KVW_RANK_NONE: none */

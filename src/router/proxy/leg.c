@@ -14,6 +14,7 @@
 #include "proxy/loop.h"
 #include "proxy/pd.h"
 #include "proxy/rank.h"
+#include "proxy/transfer.h"
 #include "proxy/understand.h"
 #include "proxy/worker_head.h"
 
@@ -25,6 +26,7 @@ struct kvw_leg {
 	struct kvw_exchange *x;     /* NULL: it has ended */
 	struct kvw_loop *loop;
 	struct kvw_worker *worker;  /* held by its exchange */
+	bool booked;                /* the decoder's side asks the worker: it has no connection */
 	struct kvw_link *link;
 	struct kvw_lease lease;
 	struct kvw_block *head;
@@ -52,14 +54,9 @@ struct kvw_leg {
 static const struct kvw_route_request *unserved(struct kvw_exchange *x, enum kvw_pd_leg outcome)
 {
 	if (outcome == KVW_PD_LEG_OK || outcome == KVW_PD_LEG_NO_PARAMS ||
-		outcome == KVW_PD_LEG_CANCELLED || x->pd.decision.chains == 0)
+		outcome == KVW_PD_LEG_CANCELLED || x->pd->decision.chains == 0)
 		return NULL;
-	kvw_request_scan_again(x);
-	if (x->scan == NULL)
-		return NULL;
-	if (x->loop->sources != NULL)
-		kvw_request_add_tokens(x);
-	return &x->route;
+	return kvw_request_read_again(x);
 }
 
 static void report(struct kvw_leg *leg, enum kvw_pd_leg outcome)
@@ -67,17 +64,17 @@ static void report(struct kvw_leg *leg, enum kvw_pd_leg outcome)
 	struct kvw_exchange *x = leg->x;
 	int64_t now_ns = leg->loop->now_ns, ahead_ns = leg->lease.ahead_ns,
 		behind_ns = leg->lease.behind_ns, served_ns;
-	bool good = outcome == KVW_PD_LEG_OK;
+	bool good = outcome == KVW_PD_LEG_OK && !leg->booked; /* its times are known */
 
 	if (good)
 		kvw_lease_first_token(&leg->lease, now_ns);
 	served_ns = leg->lease.served_ns;
 	kvw_lease_release(&leg->lease, now_ns);
-	if (x->pd.picked && x->strategy->ops->done != NULL) {
+	if (x->pd->picked && x->strategy->ops->done != NULL) {
 		struct kvw_outcome told = {
 			.status = leg->status,
 			.first_token = good,
-			.completed = good,
+			.completed = outcome == KVW_PD_LEG_OK,
 			.streamed = good, /* its first byte is its first token */
 			.prompt_known = leg->usage.prompt_known,
 			.cached_known = leg->usage.prompt_known && leg->usage.cached_known,
@@ -90,10 +87,10 @@ static void report(struct kvw_leg *leg, enum kvw_pd_leg outcome)
 			.unserved = unserved(x, outcome),
 		};
 
-		x->strategy->ops->done(x->strategy, &x->pd.decision, &told, now_ns);
+		x->strategy->ops->done(x->strategy, &x->pd->decision, &told, now_ns);
 		kvw_request_scan_release(x);
 	}
-	x->pd.picked = false;
+	x->pd->picked = false;
 }
 
 static void grade(struct kvw_leg *leg, enum kvw_pd_leg outcome)
@@ -105,7 +102,7 @@ static void grade(struct kvw_leg *leg, enum kvw_pd_leg outcome)
 		[KVW_PD_LEG_LOST] = KVW_GRADE_BAD,
 		[KVW_PD_LEG_TIMEOUT] = KVW_GRADE_BAD,
 	};
-	enum kvw_grade is = grades[outcome];
+	enum kvw_grade is = leg->booked ? KVW_GRADE_NONE : grades[outcome];
 
 	if (outcome == KVW_PD_LEG_ERROR && leg->status < 500)
 		is = KVW_GRADE_NONE; /* the request's own fault */
@@ -131,11 +128,12 @@ static void end_leg(struct kvw_leg *leg, enum kvw_pd_leg outcome)
 	else if (leg->link != NULL)
 		kvw_link_close(leg->link);
 	leg->link = NULL;
-	kvw_timer_clear(&loop->timers, &x->pd.timer);
-	kvw_stall_left(&leg->worker->stall);
-	x->pd.prefill_ns = loop->now_ns - leg->begun_ns;
-	x->pd.prompt_tokens = leg->usage.prompt_known ? leg->usage.prompt_tokens : 0;
-	x->pd.cached_tokens = leg->usage.cached_known ? leg->usage.cached_tokens : 0;
+	kvw_timer_clear(&loop->timers, &x->pd->timer);
+	if (!leg->booked)
+		kvw_stall_left(&leg->worker->stall);
+	x->pd->prefill_ns = loop->now_ns - leg->begun_ns;
+	x->pd->prompt_tokens = leg->usage.prompt_known ? leg->usage.prompt_tokens : 0;
+	x->pd->cached_tokens = leg->usage.cached_known ? leg->usage.cached_tokens : 0;
 	report(leg, outcome);
 	grade(leg, outcome);
 	kvw_pd_leg_ended(x, outcome, leg->status);
@@ -144,7 +142,7 @@ static void end_leg(struct kvw_leg *leg, enum kvw_pd_leg outcome)
 	kvw_account_update(loop->shared->memory, &leg->memory, 0);
 	kvw_chain_clear(&leg->in, &loop->blocks);
 	leg->x = NULL;
-	x->pd.leg = NULL;
+	x->pd->leg = NULL;
 	TAILQ_INSERT_TAIL(&loop->ended_legs, leg, entry);
 }
 
@@ -170,22 +168,31 @@ static void finish(struct kvw_leg *leg, enum kvw_pd_leg outcome)
 {
 	struct kvw_exchange *x = leg->x;
 	kvw_leg_done_fn *done = leg->done;
+	bool first = x->pd->leg_time == KVW_LEG_FIRST;
 
 	end_leg(leg, outcome);
-	kvw_wait_end(x, KVW_WAITED);
+	if (first)
+		kvw_wait_end(x, KVW_WAITED);
+	else if (outcome == KVW_PD_LEG_OK || x->first_token_ns != 0 || kvw_exchange_answering(x))
+		return; /* the decoder goes on */
+	else
+		kvw_attempt_excused(&x->attempt, KVW_EXCUSE_LACKS, kvw_pd_leg_why(outcome));
 	done(x);
 }
 
-void kvw_leg_look(struct kvw_exchange *x)
+bool kvw_leg_look(struct kvw_exchange *x)
 {
-	struct kvw_worker *worker = x->pd.prefiller;
+	struct kvw_worker *worker;
 
-	if (x->pd.leg == NULL)
-		return;
-	if (kvw_worker_life(worker) == KVW_WORKER_GONE || !kvw_worker_is_up(worker) ||
-		kvw_worker_fell_asleep(worker) ||
-		kvw_stall_state(&worker->stall) == KVW_STALL_FOUND)
-		finish(x->pd.leg, KVW_PD_LEG_LOST);
+	if (x->pd == NULL || x->pd->leg == NULL || x->pd->leg->booked)
+		return false;
+	worker = x->pd->prefiller;
+	if (kvw_worker_life(worker) != KVW_WORKER_GONE && kvw_worker_is_up(worker) &&
+		!kvw_worker_fell_asleep(worker) &&
+		kvw_stall_state(&worker->stall) != KVW_STALL_FOUND)
+		return false;
+	finish(x->pd->leg, KVW_PD_LEG_LOST);
+	return true;
 }
 
 void kvw_leg_connect_late(struct kvw_exchange *x)
@@ -193,11 +200,11 @@ void kvw_leg_connect_late(struct kvw_exchange *x)
 	struct kvw_loop *loop = x->loop;
 
 	kvw_metrics_add(loop->metrics, KVW_COUNT_TIMEOUT_CONNECT, 1);
-	if (kvw_link_connect_elsewhere(x->pd.leg->link))
-		kvw_loop_timer(loop, &x->pd.timer, KVW_TIMER_CONNECT,
+	if (kvw_link_connect_elsewhere(x->pd->leg->link))
+		kvw_loop_timer(loop, &x->pd->timer, KVW_TIMER_CONNECT,
 			x->config->timeout_connect_ms);
 	else
-		finish(x->pd.leg, KVW_PD_LEG_LOST);
+		finish(x->pd->leg, KVW_PD_LEG_LOST);
 }
 
 /* --- the wait --- */
@@ -207,8 +214,8 @@ static void wait_ended(struct kvw_exchange *x, enum kvw_waited how)
 	/* The passed time of the whole request, or of its key, says nothing of the prefiller. */
 	bool late = how == KVW_WAITED_EXPIRED && x->end != KVW_END_TIMEOUT;
 
-	if (x->pd.leg != NULL)
-		end_leg(x->pd.leg, late ? KVW_PD_LEG_TIMEOUT : KVW_PD_LEG_CANCELLED);
+	if (x->pd->leg != NULL)
+		end_leg(x->pd->leg, late ? KVW_PD_LEG_TIMEOUT : KVW_PD_LEG_CANCELLED);
 }
 
 static void wait_expired(struct kvw_exchange *x)
@@ -255,7 +262,7 @@ static void keep_payload(void *arg, const char *data, size_t len)
 /* Learns from the answer whether the server takes the number of its rank. */
 static void note_rank(struct kvw_leg *leg)
 {
-	int64_t number = leg->x->pd.rank_number;
+	int64_t number = leg->x->pd->rank_number;
 
 	if (number == KVW_RANK_NONE)
 		return;
@@ -270,8 +277,6 @@ static void note_rank(struct kvw_leg *leg)
 
 static void take_whole_answer(struct kvw_leg *leg)
 {
-	struct kvw_leg_params params;
-
 	kvw_usage_finish(&leg->usage);
 	note_rank(leg);
 	if (leg->status == 200)
@@ -283,8 +288,7 @@ static void take_whole_answer(struct kvw_leg *leg)
 		return;
 	}
 	if (leg->body == NULL || leg->cut ||
-		kvw_leg_params_read((struct kvw_slice){leg->body, leg->len}, &params) != KVW_OK ||
-		!kvw_pd_take_params(leg->x, &params)) {
+		!kvw_pd_take_answer(leg->x, (struct kvw_slice){leg->body, leg->len})) {
 		finish(leg, KVW_PD_LEG_NO_PARAMS);
 		return;
 	}
@@ -391,7 +395,7 @@ static bool connect_leg(struct kvw_leg *leg, bool fresh)
 	leg->fresh = !leg->link->reused;
 	leg->connected = leg->link->connected;
 	if (!leg->connected)
-		kvw_loop_timer(loop, &leg->x->pd.timer, KVW_TIMER_CONNECT,
+		kvw_loop_timer(loop, &leg->x->pd->timer, KVW_TIMER_CONNECT,
 			leg->x->config->timeout_connect_ms);
 	kvw_metrics_add(loop->metrics,
 		leg->link->reused ? KVW_COUNT_UPSTREAM_REUSES : KVW_COUNT_UPSTREAM_CONNECTS, 1);
@@ -479,7 +483,7 @@ static void on_leg_link(struct kvw_link *link, void *user)
 		connection_lost(leg);
 		return;
 	}
-	kvw_timer_clear(&leg->loop->timers, &leg->x->pd.timer);
+	kvw_timer_clear(&leg->loop->timers, &leg->x->pd->timer);
 	if (unsent(leg) > 0 && link->io.writable)
 		send_rest(leg);
 	if (link->io.readable)
@@ -492,23 +496,27 @@ static void on_leg_link(struct kvw_link *link, void *user)
 static enum kvw_err make_text(struct kvw_leg *leg)
 {
 	struct kvw_exchange *x = leg->x;
-	size_t len = (size_t)kvw_upload_payload(&x->upload);
-	char *plain = malloc(len + 1);
+	struct kvw_slice plain;
+	char *owned;
 	struct kvw_worker_body body = {.framing = KVW_FRAME_LENGTH, .prefills = true};
+	char ask[KVW_TRANSFER_PARAMS_ROOM];
+	struct kvw_writer w = KVW_WRITER(ask, sizeof(ask));
 	struct kvw_splice splice;
 	enum kvw_err err = KVW_ENOMEM;
 
-	if (plain != NULL && kvw_upload_copy(&x->upload, plain, len))
-		err = kvw_leg_prefill((struct kvw_slice){plain, len}, x->path.api, &splice);
+	if (x->pd->kind->ask != NULL)
+		x->pd->kind->ask(x, &w);
+	if (kvw_upload_whole(&x->upload, &plain, &owned))
+		err = kvw_leg_prefill(
+			plain, x->path.api, (struct kvw_slice){ask, w.len}, &splice);
 	if (err == KVW_OK) {
-		body.content_length = (uint64_t)((int64_t)len + splice.growth);
+		body.content_length = (uint64_t)((int64_t)plain.len + splice.growth);
 		leg->text = malloc((size_t)body.content_length + 1);
 		leg->head = leg->text == NULL ? NULL : kvw_worker_head(x, leg->worker, &body);
 		if (leg->head != NULL)
-			leg->text_len = kvw_splice_write(
-				&splice, (struct kvw_slice){plain, len}, leg->text);
+			leg->text_len = kvw_splice_write(&splice, plain, leg->text);
 	}
-	free(plain);
+	free(owned);
 	if (err == KVW_OK)
 		return leg->head != NULL ? KVW_OK : KVW_ENOMEM;
 	return err == KVW_ENOMEM ? KVW_ENOMEM : KVW_EINVAL;
@@ -523,37 +531,83 @@ static enum kvw_err give_up(struct kvw_leg *leg, enum kvw_err err)
 	return err;
 }
 
-enum kvw_err kvw_leg_begin(struct kvw_exchange *x, kvw_leg_done_fn *done)
+static struct kvw_leg *create_leg(struct kvw_exchange *x)
 {
 	struct kvw_leg *leg = calloc(1, sizeof(*leg));
+
+	if (leg == NULL)
+		return NULL;
+	leg->x = x;
+	leg->loop = x->loop;
+	leg->worker = x->pd->prefiller;
+	leg->begun_ns = x->loop->now_ns;
+	kvw_usage_init(&leg->usage);
+	return leg;
+}
+
+/* Books its work at the prefiller. */
+static void take_lease(struct kvw_leg *leg)
+{
+	const struct kvw_decision *decision = &leg->x->pd->decision;
+
+	kvw_lease_take(
+		&leg->lease, &leg->worker->load, decision->prefill_ns, leg->loop->now_ns);
+	kvw_lease_hold(&leg->lease, decision->prompt_tokens);
+	leg->x->pd->leg = leg;
+}
+
+enum kvw_err kvw_leg_begin(struct kvw_exchange *x, kvw_leg_done_fn *done)
+{
+	struct kvw_leg *leg = create_leg(x);
 	struct kvw_loop *loop = x->loop;
 	int64_t until_ns = kvw_pd_leg_until_ns(x);
 	enum kvw_err err;
 
 	if (leg == NULL)
 		return KVW_ENOMEM;
-	leg->x = x;
-	leg->loop = loop;
-	leg->worker = x->pd.prefiller;
 	leg->done = done;
-	leg->begun_ns = loop->now_ns;
-	kvw_usage_init(&leg->usage);
 	err = until_ns > loop->now_ns ? make_text(leg) : KVW_EINVAL;
 	if (err != KVW_EINVAL)
 		kvw_trace_leg(x->trace, loop->now_ns, leg->worker->id, leg->worker->use,
-			kvw_decision_cached(&x->pd.decision));
+			kvw_decision_cached(&x->pd->decision));
 	if (err == KVW_OK && !connect_leg(leg, false))
 		err = KVW_EIO;
 	if (err != KVW_OK)
 		return give_up(leg, err);
 	leg->trial = kvw_fleet_picked(loop->fleet, leg->worker, loop->now_ns);
-	kvw_lease_take(&leg->lease, &leg->worker->load, x->pd.decision.prefill_ns, loop->now_ns);
-	kvw_lease_hold(&leg->lease, x->pd.decision.prompt_tokens);
-	kvw_stall_wait(&leg->worker->stall, x->pd.decision.prefill_ns, loop->now_ns);
-	x->pd.leg = leg;
+	take_lease(leg);
+	kvw_stall_wait(&leg->worker->stall, x->pd->decision.prefill_ns, loop->now_ns);
 	kvw_account_update(loop->shared->memory, &leg->memory, leg->text_len);
-	kvw_wait_begin(x, &prefill, until_ns);
+	if (x->pd->leg_time == KVW_LEG_FIRST)
+		kvw_wait_begin(x, &prefill, until_ns);
 	if (leg->connected)
 		kvw_io_again(&leg->link->io);
 	return KVW_OK;
+}
+
+enum kvw_err kvw_leg_book(struct kvw_exchange *x)
+{
+	struct kvw_leg *leg = create_leg(x);
+
+	if (leg == NULL)
+		return KVW_ENOMEM;
+	leg->booked = true;
+	kvw_trace_leg(x->trace, x->loop->now_ns, leg->worker->id, leg->worker->use,
+		kvw_decision_cached(&x->pd->decision));
+	take_lease(leg);
+	return KVW_OK;
+}
+
+void kvw_leg_first_token(struct kvw_exchange *x)
+{
+	if (x->pd->leg != NULL && x->pd->leg->booked)
+		end_leg(x->pd->leg, KVW_PD_LEG_OK);
+}
+
+void kvw_leg_attempt_ended(struct kvw_exchange *x)
+{
+	/* The decoder's first token shows that its KV was there: the answer only comes later. */
+	if (x->pd != NULL && x->pd->leg != NULL)
+		end_leg(x->pd->leg,
+			x->first_token_ns != 0 ? KVW_PD_LEG_OK : KVW_PD_LEG_CANCELLED);
 }

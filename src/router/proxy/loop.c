@@ -212,6 +212,7 @@ static void reap(struct kvw_loop *loop)
 	while ((x = TAILQ_FIRST(&loop->ended)) != NULL) {
 		TAILQ_REMOVE(&loop->ended, x, entry);
 		kvw_in_force_release(loop, x->in_force);
+		free(x->pd);
 		if (loop->free_exchange_count >= FREE_EXCHANGES_KEPT) {
 			free(x);
 			continue;
@@ -254,6 +255,26 @@ static int ms_until_tick(const struct kvw_loop *loop)
 	return (int)((left + KVW_NS_PER_MS - 1) / KVW_NS_PER_MS);
 }
 
+/* False: the loop cannot wait for its sockets. */
+static bool take_turn(struct kvw_loop *loop)
+{
+	if (!kvw_io_set_wait(&loop->sockets, ms_until_tick(loop)))
+		return false;
+	loop->now_ns = kvw_clock_ns();
+	kvw_in_force_look(loop);
+	if (loop->now_ns >= loop->tick_ns) {
+		/* After a pause (a stopped process, a busy machine) the loop sees what has come
+		 * meanwhile before a timeout says that it did not come. */
+		if (loop->now_ns - loop->tick_ns > TICK_NS && !kvw_io_set_wait(&loop->sockets, 0))
+			return false;
+		loop->tick_ns = loop->now_ns + TICK_NS;
+		loop_tick(loop);
+	}
+	kvw_admit_turn(loop);
+	after_turn(loop);
+	return true;
+}
+
 void *kvw_loop_main(void *arg)
 {
 	struct kvw_loop *loop = arg;
@@ -262,19 +283,11 @@ void *kvw_loop_main(void *arg)
 	(void)snprintf(name, sizeof(name), "kvway-loop-%zu", loop->index);
 	(void)pthread_setname_np(pthread_self(), name);
 	while ((!loop->closed && !loop->handed) || loop->client_count > 0) {
-		if (!kvw_io_set_wait(&loop->sockets, ms_until_tick(loop))) {
+		if (!take_turn(loop)) {
 			kvw_error("proxy", "event loop failed loop=%zu why=\"%s\"", loop->index,
 				strerror(errno));
 			break;
 		}
-		loop->now_ns = kvw_clock_ns();
-		kvw_in_force_look(loop);
-		if (loop->now_ns >= loop->tick_ns) {
-			loop->tick_ns = loop->now_ns + TICK_NS;
-			loop_tick(loop);
-		}
-		kvw_admit_turn(loop);
-		after_turn(loop);
 	}
 	atomic_store_explicit(loop->turn_ns, INT64_MAX, memory_order_relaxed);
 	return NULL;

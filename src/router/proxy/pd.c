@@ -16,6 +16,7 @@
 #include "base/log.h"
 #include "openai/splice.h"
 #include "proxy/loop.h"
+#include "proxy/transfer.h"
 #include "routing/choice.h"
 
 #define PAIRS      4096
@@ -73,7 +74,7 @@ static struct kvw_transfer *transfer_of(const struct kvw_exchange *x)
 
 /* --- roles --- */
 
-static bool has_roles(const struct kvw_exchange *x)
+bool kvw_pd_has_roles(const struct kvw_exchange *x)
 {
 	return atomic_load_explicit(&x->loop->fleet->roles, memory_order_relaxed) > 0;
 }
@@ -82,7 +83,7 @@ void kvw_pd_keep(const struct kvw_exchange *x, struct kvw_fleet_table *table)
 {
 	bool decodes = false, any = false;
 
-	if (!has_roles(x))
+	if (!kvw_pd_has_roles(x))
 		return;
 	for (size_t i = 0; i < table->count; i++) {
 		struct kvw_candidate *item = &table->items[i];
@@ -107,7 +108,7 @@ bool kvw_pd_chooses(const struct kvw_exchange *x)
 
 bool kvw_pd_reads(const struct kvw_exchange *x)
 {
-	return has_roles(x) && x->config->pd_transfer != KVW_PD_TRANSFER_OFF &&
+	return kvw_pd_has_roles(x) && x->config->pd_transfer != KVW_PD_TRANSFER_OFF &&
 	       x->config->pd_threshold >= 0;
 }
 
@@ -179,23 +180,38 @@ int64_t kvw_pd_leg_until_ns(const struct kvw_exchange *x)
 /* Parameters that were handed to no decoder are not used. */
 static void forget(struct kvw_exchange *x, enum kvw_pd_decode why)
 {
-	drop_params(&x->pd);
-	x->pd.state = KVW_PD_UNPLANNED;
+	drop_params(x->pd);
+	x->pd->state = KVW_PD_UNPLANNED;
 	count_decode(x, why);
 }
 
 void kvw_pd_forget(struct kvw_exchange *x)
 {
-	if (x->pd.state == KVW_PD_PREFILLED)
+	if (x->pd != NULL && x->pd->state == KVW_PD_PREFILLED)
 		forget(x, KVW_PD_DECODE_REPEATED);
 }
 
-bool kvw_pd_begin(struct kvw_exchange *x)
+/* x->pd; NULL: no memory. */
+static struct kvw_parted *make_parted(struct kvw_exchange *x, kvw_timer_fn on_lease)
 {
-	struct kvw_parted *pd = &x->pd;
+	if (x->pd == NULL)
+		x->pd = calloc(1, sizeof(*x->pd));
+	if (x->pd != NULL) {
+		x->pd->x = x;
+		x->pd->timer.fn = on_lease;
+	}
+	return x->pd;
+}
 
-	if (!has_roles(x) || x->config->pd_transfer == KVW_PD_TRANSFER_OFF ||
+bool kvw_pd_begin(struct kvw_exchange *x, kvw_timer_fn on_lease)
+{
+	struct kvw_parted *pd;
+
+	if (!kvw_pd_has_roles(x) || x->config->pd_transfer == KVW_PD_TRANSFER_OFF ||
 		!kvw_exchange_computes(x))
+		return false;
+	pd = make_parted(x, on_lease);
+	if (pd == NULL)
 		return false;
 	if (pd->state == KVW_PD_PREFILLED && x->loop->now_ns < pd->until_ns)
 		return false; /* for whichever decoder is chosen now */
@@ -247,7 +263,7 @@ static bool weigh(struct kvw_exchange *x, const struct kvw_candidates *set, uint
 bool kvw_pd_plan(struct kvw_exchange *x, const struct kvw_candidates *set, size_t decoder,
 	struct kvw_split *found)
 {
-	struct kvw_parted *pd = &x->pd;
+	struct kvw_parted *pd = x->pd;
 	uint32_t tokens;
 
 	*found = (struct kvw_split){.split = false};
@@ -261,6 +277,7 @@ bool kvw_pd_plan(struct kvw_exchange *x, const struct kvw_candidates *set, size_
 	if (!found->split)
 		return false;
 	pd->state = KVW_PD_PLANNED;
+	pd->kind = kvw_transfer_kind(x->config);
 	pd->decision = (struct kvw_decision){.pos = found->prefiller,
 		.worker_id = set->items[found->prefiller].id,
 		.prompt_tokens = tokens,
@@ -304,9 +321,28 @@ static int64_t half_of_lease_ns(const struct kvw_exchange *x, double expires_s)
 	return lease_ns / 2;
 }
 
+/* Unlike any other of this process and of other replicas. */
+static void make_id(struct kvw_exchange *x)
+{
+	(void)snprintf(x->pd->id, sizeof(x->pd->id), "%016llx%016llx",
+		(unsigned long long)x->loop->request_id_prefix,
+		(unsigned long long)x->loop->request_id_next++);
+}
+
+
+bool kvw_pd_take_answer(struct kvw_exchange *x, struct kvw_slice answer)
+{
+	struct kvw_parted *pd = x->pd;
+
+	pd->answered_ns = x->loop->now_ns;
+	if (pd->kind->once && pd->leg_time == KVW_LEG_FIRST)
+		pd->until_ns = x->loop->now_ns + half_of_lease_ns(x, 0);
+	return pd->kind->take == NULL || pd->kind->take(x, answer);
+}
+
 bool kvw_pd_take_params(struct kvw_exchange *x, const struct kvw_leg_params *params)
 {
-	struct kvw_parted *pd = &x->pd;
+	struct kvw_parted *pd = x->pd;
 	char *copy = malloc(params->text.len + 1);
 
 	if (copy == NULL)
@@ -316,14 +352,13 @@ bool kvw_pd_take_params(struct kvw_exchange *x, const struct kvw_leg_params *par
 	pd->params = copy;
 	pd->params_len = params->text.len;
 	pd->engine = XXH3_64bits(params->engine_id.data, params->engine_id.len) | 1;
-	pd->answered_ns = x->loop->now_ns;
 	pd->until_ns = x->loop->now_ns + half_of_lease_ns(x, params->expires_s);
 	return true;
 }
 
 void kvw_pd_leg_ended(struct kvw_exchange *x, enum kvw_pd_leg outcome, int status)
 {
-	struct kvw_parted *pd = &x->pd;
+	struct kvw_parted *pd = x->pd;
 	struct kvw_loop *loop = x->loop;
 
 	kvw_metrics_pd_leg(loop->metrics, outcome, pd->prefill_ns, pd->prompt_tokens,
@@ -331,9 +366,11 @@ void kvw_pd_leg_ended(struct kvw_exchange *x, enum kvw_pd_leg outcome, int statu
 	kvw_trace_text(x->trace, loop->now_ns, KVW_TRACE_PREFILLED, outcome, pd->prompt_tokens,
 		outcome == KVW_PD_LEG_OK ? "" : kvw_pd_leg_why(outcome));
 	pd->state = outcome == KVW_PD_LEG_OK ? KVW_PD_PREFILLED : KVW_PD_ALONE;
-	if (outcome == KVW_PD_LEG_OK)
+	if (outcome == KVW_PD_LEG_CANCELLED && pd->leg_time != KVW_LEG_FIRST)
+		pd->state = KVW_PD_UNPLANNED; /* for another decoder it is prefilled again */
+	if (outcome == KVW_PD_LEG_OK || pd->state == KVW_PD_UNPLANNED)
 		return;
-	pd->settled = true;
+	pd->settled = pd->failed = true;
 	pd->denied = outcome == KVW_PD_LEG_ERROR && status >= 400 && status < 500;
 	kvw_debug("proxy", "prefill failed url=%s why=\"%s\" status=%d request_id=%.*s",
 		pd->prefiller->url, kvw_pd_leg_why(outcome), status, (int)x->request_id.len,
@@ -344,7 +381,7 @@ void kvw_pd_leg_ended(struct kvw_exchange *x, enum kvw_pd_leg outcome, int statu
 
 static uint64_t pair_key(const struct kvw_exchange *x)
 {
-	const struct kvw_worker *p = x->pd.prefiller, *d = x->attempt.worker;
+	const struct kvw_worker *p = x->pd->prefiller, *d = x->attempt.worker;
 	uint32_t ids[4] = {p->id, p->use, d->id, d->use};
 
 	return XXH3_64bits(ids, sizeof(ids));
@@ -360,8 +397,8 @@ static bool may_transfer(struct kvw_exchange *x)
 	int64_t until = atomic_load_explicit(&shared->probed_until_ns[pair], memory_order_relaxed);
 	int64_t now_ns = x->loop->now_ns;
 
-	x->pd.probe = false;
-	if (proven == 0 || proven == x->pd.engine)
+	x->pd->probe = false;
+	if (proven == 0 || x->pd->engine == 0 || proven == x->pd->engine)
 		return true;
 	if (now_ns < until ||
 		!atomic_compare_exchange_strong(&shared->probed_until_ns[pair], &until,
@@ -369,43 +406,66 @@ static bool may_transfer(struct kvw_exchange *x)
 		return false;
 	kvw_info("proxy", "prefiller has another engine id: one transfer tries it prefiller=%s "
 			  "decoder=%s",
-		x->pd.prefiller->url, x->attempt.worker->url);
-	x->pd.probe = true;
+		x->pd->prefiller->url, x->attempt.worker->url);
+	x->pd->probe = true;
 	return true;
+}
+
+bool kvw_pd_leg_begins(struct kvw_exchange *x)
+{
+	struct kvw_parted *pd = x->pd;
+
+	make_id(x);
+	pd->answered_ns = 0;
+	pd->engine = 0;
+	pd->until_ns = INT64_MAX;
+	pd->leg_time = pd->kind->when != NULL ? pd->kind->when(x) : pd->kind->leg;
+	if (pd->leg_time == KVW_LEG_UNREADY)
+		kvw_metrics_pd_plan(x->loop->metrics, KVW_PD_PLAN_WHOLE);
+	else if (pd->leg_time == KVW_LEG_BESIDE && !may_transfer(x))
+		count_decode(x, KVW_PD_DECODE_QUARANTINED);
+	else
+		return true;
+	pd->state = KVW_PD_ALONE;
+	pd->settled = pd->counted = true;
+	return false;
 }
 
 /* The client's body with the parameters. False: no memory. */
 static bool make_body(struct kvw_exchange *x)
 {
-	struct kvw_parted *pd = &x->pd;
-	size_t len = (size_t)kvw_upload_payload(&x->upload);
-	char *plain = malloc(len + 1);
+	struct kvw_parted *pd = x->pd;
+	char text[KVW_TRANSFER_PARAMS_ROOM];
+	struct kvw_writer w = KVW_WRITER(text, sizeof(text));
+	struct kvw_slice params = pd->kind->give(x, &w);
 	struct kvw_splice splice;
+	struct kvw_slice plain;
+	char *owned;
 
-	if (plain != NULL && kvw_upload_copy(&x->upload, plain, len) &&
-		kvw_leg_decode((struct kvw_slice){plain, len},
-			(struct kvw_slice){pd->params, pd->params_len}, &splice) == KVW_OK) {
-		pd->body_len = (size_t)((int64_t)len + splice.growth);
+	if (kvw_upload_whole(&x->upload, &plain, &owned) && !w.overflow &&
+		kvw_leg_decode(plain, params, &splice) == KVW_OK) {
+		pd->body_len = (size_t)((int64_t)plain.len + splice.growth);
 		pd->body = malloc(pd->body_len + 1);
 		if (pd->body != NULL)
-			(void)kvw_splice_write(&splice, (struct kvw_slice){plain, len}, pd->body);
+			(void)kvw_splice_write(&splice, plain, pd->body);
 		if (pd->body != NULL)
 			kvw_account_update(x->loop->shared->memory, &pd->memory, pd->body_len);
 	}
-	free(plain);
+	free(owned);
 	return pd->body != NULL;
 }
 
 void kvw_pd_hand_over(struct kvw_exchange *x)
 {
-	struct kvw_parted *pd = &x->pd;
+	struct kvw_parted *pd = x->pd;
 
 	if (x->loop->now_ns >= pd->until_ns) {
 		count_decode(x, KVW_PD_DECODE_EXPIRED);
 	} else if (pd->prefiller != x->attempt.worker) { /* else it has the prompt in its cache */
-		if (!may_transfer(x))
+		pd->given = pd->kind->give == NULL;
+		if (pd->leg_time == KVW_LEG_FIRST && !may_transfer(x))
 			count_decode(x, KVW_PD_DECODE_QUARANTINED);
-		else if (make_body(x))
+		else if (pd->given || make_body(x))
 			return;
 		else
 			count_decode(x, KVW_PD_DECODE_FALLBACK);
@@ -417,7 +477,7 @@ void kvw_pd_hand_over(struct kvw_exchange *x)
 
 bool kvw_pd_too_late(struct kvw_exchange *x)
 {
-	if (x->pd.body == NULL || x->attempt.written > 0 || x->loop->now_ns < x->pd.until_ns)
+	if (x->attempt.written > 0 || x->loop->now_ns < x->pd->until_ns)
 		return false;
 	kvw_attempt_excused(&x->attempt, KVW_EXCUSE_LACKS,
 		"half of the lease passed before it was sent what was prefilled for it");
@@ -426,13 +486,15 @@ bool kvw_pd_too_late(struct kvw_exchange *x)
 
 void kvw_pd_handed(struct kvw_exchange *x)
 {
-	struct kvw_parted *pd = &x->pd;
+	struct kvw_parted *pd = x->pd;
 
-	if (pd->handed_ns != 0)
+	if (pd->handed_ns != 0 || !kvw_pd_hands(x))
 		return;
 	pd->handed_ns = kvw_clock_ns();
-	kvw_metrics_pd_handover(x->loop->metrics, pd->handed_ns - pd->answered_ns);
-	kvw_timer_set(&x->loop->timers, &pd->timer, KVW_TIMER_LEASE, pd->until_ns);
+	if (pd->answered_ns != 0 && pd->leg_time == KVW_LEG_FIRST)
+		kvw_metrics_pd_handover(x->loop->metrics, pd->handed_ns - pd->answered_ns);
+	if (pd->until_ns != INT64_MAX)
+		kvw_timer_set(&x->loop->timers, &pd->timer, KVW_TIMER_LEASE, pd->until_ns);
 }
 
 static void prove(struct kvw_exchange *x)
@@ -440,44 +502,58 @@ static void prove(struct kvw_exchange *x)
 	struct kvw_pd_shared *shared = x->loop->shared->pd;
 	size_t pair = pair_key(x) % PAIRS;
 
-	atomic_store_explicit(&shared->proven[pair], x->pd.engine, memory_order_relaxed);
-	if (x->pd.probe)
+	if (x->pd->engine == 0)
+		return;
+	atomic_store_explicit(&shared->proven[pair], x->pd->engine, memory_order_relaxed);
+	if (x->pd->probe)
 		atomic_store_explicit(&shared->probed_until_ns[pair], 0, memory_order_relaxed);
-	x->pd.probe = false;
+	x->pd->probe = false;
 }
 
 static void drop_body(struct kvw_exchange *x)
 {
-	free(x->pd.body);
-	x->pd.body = NULL;
-	kvw_account_update(x->loop->shared->memory, &x->pd.memory, 0);
+	free(x->pd->body);
+	x->pd->body = NULL;
+	kvw_account_update(x->loop->shared->memory, &x->pd->memory, 0);
 }
 
 void kvw_pd_first_token(struct kvw_exchange *x)
 {
-	struct kvw_parted *pd = &x->pd;
-	int64_t took_ns = x->loop->now_ns - pd->handed_ns;
+	struct kvw_parted *pd = x->pd;
+	int64_t since_ns = pd->handed_ns > pd->answered_ns ? pd->handed_ns : pd->answered_ns;
+	int64_t took_ns = x->loop->now_ns - since_ns;
 
 	kvw_timer_clear(&x->loop->timers, &pd->timer);
 	prove(x);
 	atomic_fetch_add_explicit(&x->attempt.worker->transfers, 1, memory_order_relaxed);
 	count_decode(x, KVW_PD_DECODE_TRANSFERRED);
 	pd->settled = true;
-	if (pd->body_sent == pd->body_len)
+	if (pd->body != NULL && pd->body_sent == pd->body_len)
 		drop_body(x);
-	if (!x->event_stream)
+	if (!x->event_stream || (pd->leg_time == KVW_LEG_BESIDE && pd->answered_ns == 0))
 		return;
+	if (pd->leg_time == KVW_LEG_NEVER) /* the prefill is in it, as predicted */
+		took_ns -= pd->decision.queue_ns + pd->decision.prefill_ns;
+	took_ns = took_ns > 0 ? took_ns : 0;
 	kvw_metrics_pd_transfer(x->loop->metrics, took_ns);
 	took_ns -= x->attempt.decision.queue_ns;
 	kvw_transfer_learn(transfer_of(x), pd->tokens, took_ns > 0 ? (double)took_ns : 0);
 }
 
+bool kvw_pd_uses_up(const struct kvw_exchange *x)
+{
+	return kvw_pd_hands(x) && (x->pd->kind->once || x->pd->leg_time != KVW_LEG_FIRST);
+}
+
 bool kvw_pd_refused(struct kvw_exchange *x, const char *why)
 {
-	if (!kvw_pd_hands(x) || x->first_token_ns != 0)
+	if (!kvw_pd_uses_up(x) || x->first_token_ns != 0)
 		return false;
 	count_decode(x, KVW_PD_DECODE_REFUSED);
-	x->pd.settled = true;
+	x->pd->settled = true;
+	/* The decoder may have got the id of a former engine. */
+	if (x->pd->leg_time == KVW_LEG_BESIDE)
+		kvw_worker_set_kv_source(x->pd->prefiller, KVW_SLICE(""));
 	kvw_attempt_excused(&x->attempt, KVW_EXCUSE_LACKS, why);
 	return true;
 }
@@ -492,12 +568,12 @@ static bool engine_moves(const struct kvw_exchange *x)
 
 	if (lately_ns < read_ns)
 		lately_ns = read_ns;
-	return moved_ns > x->pd.handed_ns && x->loop->now_ns - moved_ns < lately_ns;
+	return moved_ns > x->pd->handed_ns && x->loop->now_ns - moved_ns < lately_ns;
 }
 
 bool kvw_pd_lease_passed(struct kvw_exchange *x)
 {
-	struct kvw_parted *pd = &x->pd;
+	struct kvw_parted *pd = x->pd;
 
 	if (!kvw_pd_hands(x) || x->first_token_ns != 0 || kvw_exchange_answering(x))
 		return false;
@@ -516,14 +592,22 @@ bool kvw_pd_lease_passed(struct kvw_exchange *x)
 
 void kvw_pd_attempt_ended(struct kvw_exchange *x)
 {
-	struct kvw_parted *pd = &x->pd;
+	struct kvw_parted *pd = x->pd;
+	bool reusable;
 
+	if (pd == NULL)
+		return;
 	kvw_timer_clear(&x->loop->timers, &pd->timer);
 	if (!kvw_pd_hands(x))
 		return;
 	drop_body(x);
-	if (x->attempt.written == 0 && x->first_token_ns == 0)
-		return; /* nothing was sent of them: another decoder can have them */
+	reusable = !kvw_pd_uses_up(x) ||
+		   (x->attempt.written == 0 && pd->leg_time == KVW_LEG_FIRST);
+	pd->given = false;
+	if (reusable && x->first_token_ns == 0) { /* another decoder can have what is there */
+		pd->handed_ns = 0;
+		return;
+	}
 	if (pd->ended)
 		pd->ended = false;
 	else if (x->first_token_ns == 0 && kvw_exchange_answering(x) &&
@@ -538,10 +622,22 @@ void kvw_pd_attempt_ended(struct kvw_exchange *x)
 	pd->handed_ns = 0;
 }
 
+void kvw_pd_record(const struct kvw_parted *pd, struct kvw_request_record *record)
+{
+	if (pd->prefiller == NULL)
+		return;
+	record->prefiller_url = kvw_slice_of(pd->prefiller->url);
+	record->prefill_ns = pd->prefill_ns;
+	record->prefill_prompt = pd->prompt_tokens;
+	record->prefill_cached = pd->cached_tokens;
+}
+
 void kvw_pd_end(struct kvw_exchange *x)
 {
-	drop_params(&x->pd);
-	if (x->pd.prefiller != NULL)
-		kvw_links_unhold(&x->loop->links, x->pd.prefiller);
-	x->pd.prefiller = NULL;
+	if (x->pd == NULL)
+		return;
+	drop_params(x->pd);
+	if (x->pd->prefiller != NULL)
+		kvw_links_unhold(&x->loop->links, x->pd->prefiller);
+	x->pd->prefiller = NULL;
 }

@@ -21,6 +21,11 @@
  *  - a pair whose prefiller has another engine id than at its last transfer does one transfer at a
  *    time, until one has worked.
  *
+ * That is for transfers that use up what was prefilled, as all but those by a shared storage do
+ * (transfer.h). Where both workers are asked at once, the leg and the decoder's attempt go on
+ * together, and its failure is that attempt's. With llm-d's sidecar no leg is asked: it is booked
+ * as long as the decoder is waited for.
+ *
  * A failed leg, and a decoder that refuses, end in the decoder serving the request whole
  * (pd.fallback). Each case is counted by its name.
  *
@@ -48,7 +53,8 @@ struct kvw_transfer *kvw_pd_transfer(struct kvw_pd_shared *shared, size_t group)
 /* The workers' roles: marks those that prefill, and leaves whole requests to those that decode, as
  * long as any is usable. */
 void kvw_pd_keep(const struct kvw_exchange *x, struct kvw_fleet_table *table);
-
+/* Whether any worker has a role. */
+bool kvw_pd_has_roles(const struct kvw_exchange *x);
 
 /* Returns whether the prompt must be read for it, where the strategy does not: its length
  * decides. */
@@ -57,8 +63,8 @@ bool kvw_pd_reads(const struct kvw_exchange *x);
 bool kvw_pd_chooses(const struct kvw_exchange *x);
 
 /* Before a worker is chosen: forgets what the last attempt has used up. True: a pair is to be
- * looked for. */
-bool kvw_pd_begin(struct kvw_exchange *x);
+ * looked for, and x->pd is there. on_lease: of its timer. */
+bool kvw_pd_begin(struct kvw_exchange *x, kvw_timer_fn on_lease);
 /* The request goes to other workers than those of its group so far: what was prefilled for them is
  * not used. */
 void kvw_pd_forget(struct kvw_exchange *x);
@@ -74,14 +80,20 @@ enum kvw_err kvw_pd_pick(struct kvw_exchange *x, struct kvw_candidates *set, uin
 /* By when it must have ended: with pd.fallback half of the time for the first token is left then,
  * so that the decoder can do it alone. Not after now: no time is left. */
 int64_t kvw_pd_leg_until_ns(const struct kvw_exchange *x);
-/* Copies them. False: no memory. */
+/* A leg begins: what the last one has left is forgotten, and leg_time is set. False: it must not
+ * begin, and the decoder gets the request whole, which is counted. */
+bool kvw_pd_leg_begins(struct kvw_exchange *x);
+/* Takes what the decoder needs from the prefiller's answer. False: it is not there, or there is no
+ * memory. */
+bool kvw_pd_take_answer(struct kvw_exchange *x, struct kvw_slice answer) KVW_MUST_CHECK;
+/* Copies them, for the NixlConnector's kind. False: no memory. */
 bool kvw_pd_take_params(struct kvw_exchange *x, const struct kvw_leg_params *params) KVW_MUST_CHECK;
 void kvw_pd_leg_ended(struct kvw_exchange *x, enum kvw_pd_leg outcome, int status);
 
 /* --- the decoder --- */
-/* Makes the body with the parameters, if they may be used now. */
+/* Gives the decoder what its transfer needs, if that may be used now. */
 void kvw_pd_hand_over(struct kvw_exchange *x);
-/* The decoder was sent nothing yet, and half of the lease has passed: noted as the attempt's
+/* With a body of its own (kvw_pd_body): the decoder was sent nothing yet, and half of the lease has passed: noted as the attempt's
  * failure, after which the prompt is prefilled again. */
 bool kvw_pd_too_late(struct kvw_exchange *x);
 /* The decoder was sent its first bytes. */
@@ -94,13 +106,37 @@ bool kvw_pd_refused(struct kvw_exchange *x, const char *why);
 bool kvw_pd_lease_passed(struct kvw_exchange *x);
 /* The attempt has ended. */
 void kvw_pd_attempt_ended(struct kvw_exchange *x);
-/* The exchange has. */
+/* The exchange has. Its memory is freed with the exchange's own. */
 void kvw_pd_end(struct kvw_exchange *x);
+/* Both legs, for metrics and log. */
+void kvw_pd_record(const struct kvw_parted *pd, struct kvw_request_record *record);
+
+/* Whether a second request to the decoder could not have what was prefilled. */
+bool kvw_pd_uses_up(const struct kvw_exchange *x);
 
 /* Returns whether the present attempt's decoder has, or is to get, what was prefilled. */
 static inline bool kvw_pd_hands(const struct kvw_exchange *x)
 {
-	return x->pd.body != NULL || x->pd.handed_ns != 0;
+	return x->pd != NULL &&
+	       (x->pd->body != NULL || x->pd->given || x->pd->handed_ns != 0);
+}
+
+/* x->pd, if it has the body that the present attempt sends. NULL: the client's body is sent. */
+static inline struct kvw_parted *kvw_pd_body(const struct kvw_exchange *x)
+{
+	return x->pd != NULL && x->pd->body != NULL ? x->pd : NULL;
+}
+
+/* Whether a leg was begun for the request. */
+static inline bool kvw_pd_has_leg(const struct kvw_exchange *x)
+{
+	return x->pd != NULL && x->pd->legs > 0;
+}
+
+/* How long its last leg took; 0: it had none. */
+static inline int64_t kvw_pd_prefill_ns(const struct kvw_exchange *x)
+{
+	return x->pd != NULL ? x->pd->prefill_ns : 0;
 }
 
 #endif

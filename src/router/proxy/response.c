@@ -24,6 +24,7 @@
 #include "proxy/forward.h"
 #include "proxy/groups.h"
 #include "proxy/location.h"
+#include "proxy/leg.h"
 #include "proxy/pd.h"
 #include "proxy/rank.h"
 #include "proxy/rate.h"
@@ -98,8 +99,10 @@ static void first_token(struct kvw_exchange *x)
 	if (x->strategy->ops->first_token != NULL)
 		x->strategy->ops->first_token(x->strategy, &a->decision, &a->lease, loop->now_ns);
 	kvw_gates_first_token(x);
-	if (kvw_pd_hands(x))
+	if (kvw_pd_hands(x)) {
 		kvw_pd_first_token(x);
+		kvw_leg_first_token(x);
+	}
 }
 
 /* Notes that a stream brought an error after the client had received a part of it. */

@@ -36,8 +36,11 @@ void kvw_connect(struct kvw_exchange *x, bool fresh, kvw_link_fn on_link)
 	a->partial_from = 0;
 	if (x->whole || a->body_sent == 0)
 		a->cursor = kvw_upload_body(&x->upload);
-	a->body_sent = x->pd.body != NULL ? x->upload.received : 0;
-	x->pd.body_sent = 0;
+	a->body_sent = 0;
+	if (kvw_pd_body(x) != NULL) {
+		a->body_sent = x->upload.received;
+		x->pd->body_sent = 0;
+	}
 	if (err != KVW_OK) {
 		a->link = NULL;
 		if (err == KVW_ENOMEM)
@@ -80,7 +83,7 @@ static void all_sent(struct kvw_exchange *x)
 	kvw_exchange_request_state(x, KVW_REQUEST_SENT);
 	kvw_attempt_await(x, true);
 	if (x->added_ns == 0 && x->complete_ns != 0)
-		x->added_ns = kvw_clock_ns() - x->complete_ns - x->pd.prefill_ns;
+		x->added_ns = kvw_clock_ns() - x->complete_ns - kvw_pd_prefill_ns(x);
 	if (x->response_state == KVW_RESPONSE_WAITING || x->response_state == KVW_RESPONSE_HELD)
 		kvw_request_await_token(x, x->config->timeout_attempt_ms);
 	else if (x->response_state ==
@@ -93,6 +96,7 @@ static void all_sent(struct kvw_exchange *x)
 static int gather_unsent(struct kvw_exchange *x, struct iovec *iov)
 {
 	struct kvw_attempt *a = &x->attempt;
+	const struct kvw_parted *pd = kvw_pd_body(x);
 	size_t head_left = a->head->end - a->head_sent;
 	int count = 0;
 
@@ -100,9 +104,9 @@ static int gather_unsent(struct kvw_exchange *x, struct iovec *iov)
 		iov[count].iov_base = a->head->data + a->head_sent;
 		iov[count++].iov_len = head_left;
 	}
-	if (x->pd.body != NULL && x->pd.body_len > x->pd.body_sent) {
-		iov[count].iov_base = x->pd.body + x->pd.body_sent;
-		iov[count++].iov_len = x->pd.body_len - x->pd.body_sent;
+	if (pd != NULL && pd->body_len > pd->body_sent) {
+		iov[count].iov_base = pd->body + pd->body_sent;
+		iov[count++].iov_len = pd->body_len - pd->body_sent;
 	}
 	if (x->upload.received > a->body_sent)
 		count += kvw_cursor_iov(&a->cursor, iov + count, KVW_LOOP_IOV - count);
@@ -112,8 +116,9 @@ static int gather_unsent(struct kvw_exchange *x, struct iovec *iov)
 void kvw_request_send(struct kvw_exchange *x)
 {
 	struct kvw_attempt *a = &x->attempt;
+	struct kvw_parted *pd = kvw_pd_body(x);
 
-	if (kvw_pd_too_late(x))
+	if (pd != NULL && kvw_pd_too_late(x))
 		return;
 	for (int turn = 0; turn < SEND_AT_ONCE && a->link->io.writable; turn++) {
 		struct iovec iov[KVW_LOOP_IOV];
@@ -135,7 +140,7 @@ void kvw_request_send(struct kvw_exchange *x)
 		}
 		sent = (size_t)n;
 		a->written += sent;
-		if (x->pd.body != NULL)
+		if (x->pd != NULL)
 			kvw_pd_handed(x);
 		if (head_left > 0) {
 			size_t of_head = sent < head_left ? sent : head_left;
@@ -143,8 +148,8 @@ void kvw_request_send(struct kvw_exchange *x)
 			a->head_sent += of_head;
 			sent -= of_head;
 		}
-		if (x->pd.body != NULL) {
-			x->pd.body_sent += sent;
+		if (pd != NULL) {
+			pd->body_sent += sent;
 			continue;
 		}
 		kvw_cursor_advance(&a->cursor, sent);
@@ -153,7 +158,7 @@ void kvw_request_send(struct kvw_exchange *x)
 			kvw_upload_free_before(&x->upload, &x->loop->blocks, a->cursor.block);
 	}
 	if (a->head_sent == a->head->end && a->body_sent == x->upload.received &&
-		(x->pd.body == NULL || x->pd.body_sent == x->pd.body_len)) {
+		(pd == NULL || pd->body_sent == pd->body_len)) {
 		if (x->upload.body.done)
 			all_sent(x);
 		else

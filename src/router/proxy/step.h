@@ -35,8 +35,8 @@ struct kvw_way {
 	/* Functions that continue an exchange after an event. on_link: of its connection; */
 	kvw_link_fn on_link;
 	kvw_token_fn *on_tokens;
-	/* on_leg: when its prefill at another worker has ended, well or not */
-	void (*on_leg)(struct kvw_exchange *x);
+	void (*on_leg)(struct kvw_exchange *x); /* its prefill elsewhere has ended */
+	kvw_timer_fn on_lease;                  /* of kvw_parted's timer */
 };
 
 struct kvw_step {

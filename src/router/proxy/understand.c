@@ -260,6 +260,16 @@ static bool find_tokens(const struct kvw_exchange *x, struct kvw_kvprompt *promp
 	return true;
 }
 
+const struct kvw_route_request *kvw_request_read_again(struct kvw_exchange *x)
+{
+	kvw_request_scan_again(x);
+	if (x->scan == NULL)
+		return NULL;
+	if (x->loop->sources != NULL)
+		kvw_request_add_tokens(x);
+	return &x->route;
+}
+
 void kvw_request_add_tokens(struct kvw_exchange *x)
 {
 	struct kvw_loop *loop = x->loop;

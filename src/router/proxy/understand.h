@@ -41,6 +41,10 @@ void kvw_request_scan_again(struct kvw_exchange *x);
  * set. */
 void kvw_request_add_tokens(struct kvw_exchange *x);
 
+/* x->route as before the pick: both of the above. NULL: the body is not kept. Until
+ * kvw_request_scan_release. */
+const struct kvw_route_request *kvw_request_read_again(struct kvw_exchange *x);
+
 /* Reports to the sources where the prompt went, after a pick. */
 void kvw_request_report_pick(struct kvw_exchange *x);
 

@@ -8,6 +8,7 @@
  */
 #include "proxy/upload.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
@@ -124,6 +125,22 @@ bool kvw_upload_copy(const struct kvw_upload *u, char *to, size_t len)
 	struct copy copy = {to, to + len};
 
 	return kvw_upload_read_again(u, copy_payload, &copy) && copy.at == copy.end;
+}
+
+bool kvw_upload_whole(const struct kvw_upload *u, struct kvw_slice *out, char **owned)
+{
+	struct kvw_cursor begin = kvw_upload_body(u);
+	size_t len = (size_t)kvw_upload_payload(u);
+
+	*owned = NULL;
+	if (u->framing == KVW_FRAME_LENGTH && begin.block != NULL &&
+		begin.block->end - begin.offset >= len) {
+		*out = (struct kvw_slice){begin.block->data + begin.offset, len};
+		return true;
+	}
+	*owned = malloc(len + 1);
+	*out = (struct kvw_slice){*owned, len};
+	return *owned != NULL && kvw_upload_copy(u, *owned, len);
 }
 
 struct payload {

@@ -86,6 +86,10 @@ bool kvw_upload_read_again(
  * bytes. */
 uint64_t kvw_upload_payload(const struct kvw_upload *u);
 bool kvw_upload_copy(const struct kvw_upload *u, char *to, size_t len) KVW_MUST_CHECK;
+/* The payload in one piece: borrowed from its block, or, where it lies in several, copied into
+ * *owned, which the caller frees in any case. False: no memory. */
+bool kvw_upload_whole(
+	const struct kvw_upload *u, struct kvw_slice *out, char **owned) KVW_MUST_CHECK;
 
 /* Changes the body as the plan says; a chunked body loses its framing. KVW_ENOMEM: the body may be
  * changed in part, and must not be sent. */

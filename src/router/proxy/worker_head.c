@@ -9,9 +9,11 @@
 #include "proxy/groups.h"
 #include "proxy/guard.h"
 #include "proxy/loop.h"
+#include "proxy/pd.h"
 #include "proxy/rank.h"
 #include "proxy/request.h"
 #include "proxy/sagemaker.h"
+#include "proxy/transfer.h"
 #include "proxy/unread.h"
 
 /* Returns whether the answer shows the decision. Removes x-kvway-explain, by which a client asks
@@ -33,12 +35,24 @@ static bool take_wish(const struct kvw_exchange *x, struct kvw_head *head)
 		       x->loop->config->decision_headers == KVW_DECISION_HEADERS_ALWAYS);
 }
 
-/* Removes x-kvway-pin, whether or not the client may pin. */
-static void take_pin(struct kvw_head *head)
+static void hide(struct kvw_head *head, struct kvw_slice name)
 {
 	for (size_t i = 0; i < head->field_count; i++)
-		if (kvw_slice_equal_nocase(head->fields[i].name, KVW_SLICE(KVW_PIN_FIELD)))
+		if (kvw_slice_equal_nocase(head->fields[i].name, name))
 			head->fields[i].hop_by_hop = true;
+}
+
+/* Fields by which the two workers of a split request find each other. */
+static void write_transfer(const struct kvw_exchange *x, struct kvw_head *head, bool prefills,
+	struct kvw_writer *w)
+{
+	if (x->pd->kind->fields == NULL || (prefills && !x->pd->kind->renames))
+		return;
+	if (x->pd->kind->renames) {
+		hide(head, KVW_SLICE("x-request-id"));
+		head->first[KVW_FIELD_X_REQUEST_ID] = -1;
+	}
+	x->pd->kind->fields(x, prefills, w);
 }
 
 struct kvw_block *kvw_worker_head(struct kvw_exchange *x, struct kvw_worker *worker,
@@ -60,12 +74,13 @@ struct kvw_block *kvw_worker_head(struct kvw_exchange *x, struct kvw_worker *wor
 		.bearer = kvw_slice_of(loop->auth != NULL ? worker->api_key : NULL),
 	};
 	struct kvw_block *block;
-	char extra[KVW_SAGEMAKER_ROOM + KVW_RANK_FIELD_ROOM + 64];
+	char extra[KVW_SAGEMAKER_ROOM + KVW_RANK_FIELD_ROOM +
+		   KVW_TRANSFER_FIELD_ROOM + 64];
 	struct kvw_writer w = KVW_WRITER(extra, sizeof(extra));
 
 	if (!kvw_request_own_head(x))
 		return NULL;
-	take_pin(&loop->request_head);
+	hide(&loop->request_head, KVW_SLICE(KVW_PIN_FIELD)); /* also where it may not pin */
 	kvw_groups_hide(x, &loop->request_head);
 	if (x->config->decision_headers != KVW_DECISION_HEADERS_OFF)
 		x->show_decision = take_wish(x, &loop->request_head);
@@ -79,13 +94,19 @@ struct kvw_block *kvw_worker_head(struct kvw_exchange *x, struct kvw_worker *wor
 	kvw_unread_ask_plain(x, &loop->request_head, &w);
 	kvw_sagemaker_name_model(x, &loop->request_head, &w);
 	if (body->prefills)
-		x->pd.rank_number =
+		x->pd->rank_number =
 			worker->rank == KVW_RANK_NONE
 				? KVW_RANK_NONE
 				: kvw_rank_write(worker, &loop->request_head, false,
 					  loop->now_ns, &w);
 	else
 		kvw_rank_write_field(x, &loop->request_head, &w);
+	if (x->config->pd_transfer == KVW_PD_TRANSFER_SIDECAR)
+		hide(&loop->request_head, KVW_SLICE(KVW_PREFILLER_FIELD));
+	if (x->pd != NULL && (body->prefills || kvw_pd_hands(x)))
+		write_transfer(x, &loop->request_head, body->prefills, &w);
+	if (x->pd != NULL && (body->prefills || kvw_pd_hands(x)) && x->pd->kind->renames)
+		options.request_id.len = 0;
 	options.extra = (struct kvw_slice){w.data, w.len};
 	block = kvw_block_get(&loop->blocks,
 		kvw_head_request_bound(&loop->request_head, &options) + sizeof(*block));

@@ -4,6 +4,7 @@
 #include "proxy/step.h"
 
 #include "proxy/loop.h"
+#include "proxy/pd.h"
 #include "proxy/reply.h"
 #include "proxy/worker_head.h"
 
@@ -13,9 +14,9 @@ static bool build_head(struct kvw_exchange *x)
 	struct kvw_worker_body body = {
 		.framing = x->upload.framing, .content_length = x->upload.content_length};
 
-	if (x->pd.body != NULL) {
+	if (kvw_pd_body(x) != NULL) {
 		body.framing = KVW_FRAME_LENGTH;
-		body.content_length = x->pd.body_len;
+		body.content_length = x->pd->body_len;
 	}
 	a->head = kvw_worker_head(x, a->worker, &body);
 	a->head_sent = 0;

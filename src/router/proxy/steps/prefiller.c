@@ -12,8 +12,10 @@
  * the request names, or that is tried after an ejection, serves the request whole. */
 static bool is_open(const struct kvw_exchange *x)
 {
-	return !x->pd.looked && x->attempt.picked &&
-	       (x->pd.state == KVW_PD_UNPLANNED || x->pd.state == KVW_PD_PREFILLED);
+	return x->attempt.picked &&
+	       (x->pd == NULL ||
+		       (!x->pd->looked && (x->pd->state == KVW_PD_UNPLANNED ||
+						  x->pd->state == KVW_PD_PREFILLED)));
 }
 
 /* Picks the prefiller without the strategy, if it computes no costs: it would take the prefiller
@@ -22,10 +24,10 @@ static void pick_prefiller(struct kvw_exchange *x, struct kvw_way *way)
 {
 	if (!kvw_pd_chooses(x))
 		return;
-	x->pd.picked = kvw_pd_pick(x, &way->set, x->pd.decision.worker_id, &x->pd.decision) ==
+	x->pd->picked = kvw_pd_pick(x, &way->set, x->pd->decision.worker_id, &x->pd->decision) ==
 		       KVW_OK;
-	if (!x->pd.picked)
-		x->pd.state = KVW_PD_ALONE;
+	if (!x->pd->picked)
+		x->pd->state = KVW_PD_ALONE;
 }
 
 static enum kvw_stepped prefiller_run(struct kvw_exchange *x, struct kvw_way *way)
@@ -33,12 +35,16 @@ static enum kvw_stepped prefiller_run(struct kvw_exchange *x, struct kvw_way *wa
 	struct kvw_decision *decoder = &x->attempt.decision;
 	struct kvw_split found;
 
-	if (is_open(x) && kvw_pd_begin(x) && kvw_pd_plan(x, &way->set, decoder->pos, &found)) {
+	if (!kvw_pd_has_roles(x) && x->pd == NULL)
+		return KVW_STEP_ON;
+	if (is_open(x) && kvw_pd_begin(x, way->on_lease) && kvw_pd_plan(x, &way->set, decoder->pos, &found)) {
 		decoder->reason = KVW_REASON_SPLIT;
 		decoder->prefill_ns = (int64_t)found.transfer_ns;
 	}
-	x->pd.looked = false;
-	if (x->pd.state == KVW_PD_PLANNED)
+	if (x->pd == NULL)
+		return KVW_STEP_ON;
+	x->pd->looked = false;
+	if (x->pd->state == KVW_PD_PLANNED)
 		pick_prefiller(x, way);
 	return KVW_STEP_ON;
 }

@@ -12,14 +12,17 @@ static enum kvw_stepped split_run(struct kvw_exchange *x, struct kvw_way *way)
 {
 	struct kvw_attempt *a = &x->attempt;
 	struct kvw_split found;
+	bool open;
 
-	if (!kvw_pd_chooses(x))
+	if (!kvw_pd_has_roles(x) || !kvw_pd_chooses(x))
 		return KVW_STEP_ON;
-	x->pd.looked = true;
-	if (!kvw_pd_begin(x) || !kvw_pd_plan(x, &way->set, KVW_SPLIT_ANY, &found))
+	open = kvw_pd_begin(x, way->on_lease);
+	if (x->pd != NULL)
+		x->pd->looked = true;
+	if (!open || !kvw_pd_plan(x, &way->set, KVW_SPLIT_ANY, &found))
 		return KVW_STEP_ON;
 	if (kvw_pd_pick(x, &way->set, way->set.items[found.decoder].id, &a->decision) != KVW_OK) {
-		x->pd.state = KVW_PD_UNPLANNED;
+		x->pd->state = KVW_PD_UNPLANNED;
 		return KVW_STEP_ON;
 	}
 	a->picked = true;
@@ -34,7 +37,7 @@ static enum kvw_stepped split_dry(struct kvw_exchange *x, struct kvw_way *way)
 	struct kvw_split found;
 	bool split;
 
-	if (e->none || !kvw_pd_begin(x))
+	if (e->none || !kvw_pd_begin(x, NULL))
 		return KVW_STEP_ON;
 	split = kvw_pd_plan(x, &way->set, KVW_SPLIT_ANY, &found);
 	if (!found.has_pair) {

@@ -119,12 +119,26 @@ START_TEST(a_recorded_refusal_is_understood)
 }
 END_TEST
 
+START_TEST(the_rust_frontends_words)
+{
+	static const char *const bodies[] = {
+		"{\"error\":{\"message\":\"data parallel rank 2 is not connected to this frontend; connected ranks: [4, 5]\"}}",
+		"{\"error\":{\"message\":\"data parallel rank 2 is out of range for 2 engine(s)\"}}"};
+
+	for (size_t i = 0; i < sizeof(bodies) / sizeof(bodies[0]); i++) {
+		ck_assert(kvw_rank_denies(bodies[i], strlen(bodies[i]), 2));
+		ck_assert(!kvw_rank_denies(bodies[i], strlen(bodies[i]), 4));
+	}
+}
+END_TEST
+
 /* What a client wrote and an error repeats is no refusal. */
 START_TEST(other_errors_are_no_refusals)
 {
 	static const char *const bodies[] = {"",
 		"{\"error\":{\"message\":\"bad value data_parallel_rank 2 is out of range\"}}",
 		"{\"error\":{\"message\":\"data_parallel_rank x\"}}",
+		"{\"error\":{\"message\":\"bad value data parallel rank 2 is out of range\"}}",
 		"{\"error\":{\"message\":\"data_parallel_rank 22 is out of range\"}}"};
 
 	for (size_t i = 0; i < sizeof(bodies) / sizeof(bodies[0]); i++)
@@ -368,6 +382,7 @@ int main(void)
 	tcase_set_timeout(tcase, 60);
 	tcase_add_test(tcase, names_have_an_index);
 	tcase_add_test(tcase, a_recorded_refusal_is_understood);
+	tcase_add_test(tcase, the_rust_frontends_words);
 	tcase_add_test(tcase, other_errors_are_no_refusals);
 	tcase_add_test(tcase, each_rank_is_a_worker_of_one_server);
 	tcase_add_test(tcase, a_list_that_is_read_is_all_ranks_own);

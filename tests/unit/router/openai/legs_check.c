@@ -10,6 +10,8 @@
 
 #define PARAMS "{ \"do_remote_prefill\":true,\"remote_block_ids\":[[1,2],[]],\"x\":\"}]\\\"{\",\"f\":1e3 }"
 
+#define ASK "{\"do_remote_decode\":true,\"remote_engine_id\":null,\"x\":[{}]}"
+
 static json_t *load(const char *text, size_t len)
 {
 	return json_loadb(text, len, JSON_DECODE_INT_AS_REAL | JSON_ALLOW_NUL, NULL);
@@ -54,8 +56,7 @@ static json_t *expected_prefill(const json_t *body, enum kvw_api api)
 	json_object_set_new(
 		root, api == KVW_API_RESPONSES ? "max_output_tokens" : "max_tokens", json_real(1));
 	json_object_set_new(root, "kv_transfer_params",
-		load_text("{\"do_remote_decode\":true,\"do_remote_prefill\":false,\"remote_engine_id\":null,"
-			  "\"remote_block_ids\":null,\"remote_host\":null,\"remote_port\":null}"));
+		load_text(ASK));
 	return root;
 }
 
@@ -89,9 +90,9 @@ static bool is_deep(struct kvw_slice text)
 
 const char *legs_check(enum kvw_api api, const char *body, size_t len, bool *split)
 {
-	struct kvw_slice text = {body, len}, params = KVW_SLICE(PARAMS);
+	struct kvw_slice text = {body, len}, params = KVW_SLICE(PARAMS), ask = KVW_SLICE(ASK);
 	struct kvw_splice prefill, decode;
-	enum kvw_err first = kvw_leg_prefill(text, api, &prefill), second = kvw_leg_decode(text, params, &decode);
+	enum kvw_err first = kvw_leg_prefill(text, api, ask, &prefill), second = kvw_leg_decode(text, params, &decode);
 	json_t *root = load(body, len);
 	const char *problem = NULL;
 

@@ -22,7 +22,7 @@ static void expect_prefill(enum kvw_api api, const char *body, const char *after
 	struct kvw_splice splice;
 	char out[2048];
 
-	ck_assert_int_eq(kvw_leg_prefill(kvw_slice_of(body), api, &splice), after == NULL ? KVW_EINVAL : KVW_OK);
+	ck_assert_int_eq(kvw_leg_prefill(kvw_slice_of(body), api, KVW_SLICE(ASK), &splice), after == NULL ? KVW_EINVAL : KVW_OK);
 	if (after == NULL)
 		return;
 	out[kvw_splice_write(&splice, kvw_slice_of(body), out)] = '\0';
@@ -42,6 +42,18 @@ static void expect_decode(const char *body, const char *params, const char *afte
 	out[kvw_splice_write(&splice, kvw_slice_of(body), out)] = '\0';
 	ck_assert_str_eq(out, after);
 }
+
+START_TEST(test_a_prefiller_without_parameters)
+{
+	static const char body[] = "{\"kv_transfer_params\":null,\"a\":1,\"stream\":true}";
+	struct kvw_splice splice;
+	char out[256];
+
+	ck_assert_int_eq(kvw_leg_prefill(kvw_slice_of(body), KVW_API_CHAT, (struct kvw_slice){NULL, 0}, &splice), KVW_OK);
+	out[kvw_splice_write(&splice, kvw_slice_of(body), out)] = '\0';
+	ck_assert_str_eq(out, "{\"max_tokens\":1,\"kv_transfer_params\":null,\"a\":1,\"stream\":false}");
+}
+END_TEST
 
 START_TEST(test_the_prefiller_generates_one_token_and_no_stream)
 {
@@ -181,7 +193,7 @@ static void check_recorded(const char *name, enum kvw_api api)
 	char *plain = read_body(name, "plain.req", &plain_len), *other, *out;
 	json_t *ours, *theirs;
 
-	ck_assert_int_eq(kvw_leg_prefill((struct kvw_slice){plain, plain_len}, api, &plan), KVW_OK);
+	ck_assert_int_eq(kvw_leg_prefill((struct kvw_slice){plain, plain_len}, api, KVW_SLICE(ASK), &plan), KVW_OK);
 	out = splice(&plan, plain, plain_len, &out_len);
 	other = read_body(name, "prefill.req", &len);
 	ours = tree(out, out_len);
@@ -296,6 +308,7 @@ int main(void)
 	TCase *tc = tcase_create("legs");
 	Suite *suite = suite_create("openai");
 
+	tcase_add_test(tc, test_a_prefiller_without_parameters);
 	tcase_add_test(tc, test_the_prefiller_generates_one_token_and_no_stream);
 	tcase_add_test(tc, test_members_that_lie_deeper_stay);
 	tcase_add_test(tc, test_what_must_stay_whole_is_not_split);
