@@ -1,8 +1,9 @@
 /*
- * stack_flags.c - see stack_flags.h.
+ * stack_flags.c - reads the flags of production-stack's router.
  *
- * Each flag becomes text for its key and goes the way of a user's text, so that types, ranges and rules
- * are those of a file. `listen` and `workers` are made of two flags each, once all were seen.
+ * Each flag becomes text for its key, and is then handled like a user's text, so that types, ranges
+ * and rules are those of a file. `listen` and `workers` are each made from two flags, when all
+ * flags were read.
  */
 #include "config/stack_flags.h"
 
@@ -17,14 +18,14 @@ const struct kvw_stack_flag kvw_stack_flags[KVW_STACK_FLAG_COUNT] = {
 #include "config/stack_flags.def"
 };
 
-/* Values that only make sense together. Borrowed; NULL: not given. */
+/* Values of flags that have a meaning only together. Borrowed; NULL: not given. */
 struct joined {
 	const char *host, *port, *backends, *models;
 };
 
-/* Entries of a list with commas between them. */
+/* Reads the entries of a list with commas between them. */
 struct entries {
-	char *text; /* owned: a copy with NULs for commas */
+	char *text; /* owned: a copy in which NULs replace the commas */
 	char **items;
 	size_t count;
 };
@@ -35,7 +36,7 @@ static void entries_finish(struct entries *entries)
 	free(entries->items);
 }
 
-/* Spaces around entries do not count. entries_finish must follow. */
+/* Begins to read a list. Spaces around entries are ignored. entries_finish must follow. */
 static enum kvw_err entries_init(struct entries *entries, const char *text)
 {
 	union kvw_value copy;
@@ -116,7 +117,7 @@ static enum kvw_err set_port(
 	return set_text(build, key, flag, address);
 }
 
-/* Keys that are lists, all with this one name in them. */
+/* Sets keys that are lists, each to a list with this one name. */
 static enum kvw_err set_lists(
 	struct kvw_build *build, const char *keys, const char *flag, const char *text)
 {
@@ -194,7 +195,7 @@ static enum kvw_err apply_one(struct kvw_build *build, const struct kvw_stack_fl
 
 /* --- listen ----------------------------------------------------------------------------------- */
 
-/* An IPv6 address gets its brackets. */
+/* Sets `listen`; an IPv6 address is put into brackets. */
 static enum kvw_err set_listen(struct kvw_build *build, const struct joined *joined)
 {
 	const char *host = joined->host != NULL ? joined->host : "0.0.0.0";
@@ -221,7 +222,7 @@ static enum kvw_err set_listen(struct kvw_build *build, const struct joined *joi
 
 /* --- workers ---------------------------------------------------------------------------------- */
 
-/* An earlier worker with the URL of the newest; NULL: there is none. */
+/* Returns an earlier worker with the URL of the newest one; NULL: there is none. */
 static struct kvw_worker_config *same_url(struct kvw_build *build)
 {
 	struct kvw_worker_config *newest = kvw_build_newest_worker(build);
@@ -233,7 +234,7 @@ static struct kvw_worker_config *same_url(struct kvw_build *build)
 	return NULL;
 }
 
-/* A name that is there already stays there once. */
+/* Adds a model to a worker, unless the worker has it already. */
 static enum kvw_err add_model(
 	struct kvw_build *build, struct kvw_worker_config *worker, const char *model)
 {
@@ -268,7 +269,7 @@ static enum kvw_err add_model(
 	return KVW_OK;
 }
 
-/* model NULL: kvway asks the worker. */
+/* Adds a worker. model NULL: kvway asks the worker which models it has. */
 static enum kvw_err add_backend(struct kvw_build *build, const char *url, const char *model)
 {
 	const struct kvw_place place = {.flag = "--static-backends"};
@@ -354,7 +355,7 @@ static enum kvw_err set_workers(struct kvw_build *build, const struct joined *jo
 
 /* --- all -------------------------------------------------------------------------------------- */
 
-/* That router's controller listens without a flag. */
+/* Makes kvway listen for LMCache's workers, as production-stack's router does without any flag. */
 static enum kvw_err set_lmcache_default(struct kvw_build *build)
 {
 	const struct kvw_met *strategy = &build->met[KVW_KEY_routing_strategy];

@@ -1,4 +1,7 @@
-/* replay_limit.c - see replay_limit.h. Times are of the one machine, in nanoseconds. */
+/*
+ * replay_limit.c - a bound that no router can beat on these workers. Times are of the one machine,
+ * in nanoseconds.
+ */
 #include "bench/replay/replay_limit.h"
 
 #include <math.h>

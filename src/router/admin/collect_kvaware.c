@@ -1,7 +1,8 @@
 /*
- * collect_kvaware.c - samples of the strategy kvaware: tokens, index, and what workers report.
+ * collect_kvaware.c - writes samples about the strategy kvaware: tokens, index, and workers'
+ * reports.
  *
- * Where another strategy runs there is no tokenizer and no feed, and those metrics have no samples.
+ * With another strategy there is no tokenizer and no feed, and these metrics have no samples.
  */
 #include <stddef.h>
 #include <stdio.h>
@@ -102,7 +103,7 @@ static double tokens_value(const struct kvw_tokens_stats *stats, int arg)
 	case KVW_OF_TOKENS_LIMIT:
 		return (double)stats->cache_bytes_limit;
 	default:
-		abort(); /* metrics.def names another arg for this collector */
+		abort(); /* cannot happen: metrics.def gives this collector another arg */
 	}
 }
 
@@ -208,7 +209,7 @@ void kvw_collect_feed(struct kvw_collect *collect)
 	kvw_sample_double(&collect->out, NULL, 0, value);
 }
 
-/* False: there is no controller. */
+/* Reads the controller's counters. False: there is no controller. */
 static bool lmcache_stats(const struct kvw_collect *collect, struct kvw_lmcache_stats *stats)
 {
 	struct kvw_feed *feed = collect->metrics->sources.feed;
@@ -219,7 +220,7 @@ static bool lmcache_stats(const struct kvw_collect *collect, struct kvw_lmcache_
 	return lmcache != NULL;
 }
 
-/* A label value and where its number is. */
+/* A label value, and the offset of its number. */
 struct member {
 	const char *name;
 	size_t offset;
@@ -279,7 +280,7 @@ void kvw_collect_lmcache_refused(struct kvw_collect *collect)
 	}
 }
 
-/* False: there is no coordinator. */
+/* Reads the coordinator's counters. False: there is no coordinator. */
 static bool coordinator_stats(
 	const struct kvw_collect *collect, struct kvw_coordinator_stats *stats)
 {

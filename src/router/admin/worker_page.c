@@ -1,5 +1,5 @@
 /*
- * worker_page.c - see worker_page.h.
+ * worker_page.c - writes a worker as JSON.
  */
 #include "admin/worker_page.h"
 
@@ -112,7 +112,7 @@ static void put_reports(
 	json_object_set_new(object, "cache_told_by", reports);
 }
 
-/* Numbers of its entry in the configuration, such as its weight. */
+/* Writes the numbers that the worker's entry in the configuration has, such as its weight. */
 static void put_settings(json_t *object, const struct kvw_worker *worker)
 {
 	for (size_t i = 0; i < KVW_WORKER_KEY_COUNT; i++) {
@@ -183,7 +183,7 @@ json_t *kvw_worker_page(const struct kvw_worker_list *list, size_t index,
 	return object;
 }
 
-/* Pages of the ranks of a server that has some; NULL: it has none. */
+/* Returns the pages of a server's ranks; NULL: it has none. */
 static json_t *server_page(const struct kvw_worker_list *list, const char *url,
 	struct kvw_fleet *fleet, const struct kvw_metrics *metrics, int64_t now_ns)
 {

@@ -1,5 +1,5 @@
 /*
- * invariants.c - see invariants.h.
+ * invariants.c - what always holds of a directory, for its tests and the fuzz target.
  */
 #include "tests/unit/router/feeds/coordinator/invariants.h"
 
