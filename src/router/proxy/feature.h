@@ -119,6 +119,7 @@ struct kvw_parted {
 	uint32_t legs;         /* begun */
 	struct kvw_decision decision;  /* why this prefiller */
 	struct kvw_leg *leg;           /* the leg under way; NULL: none */
+	void (*end_leg)(struct kvw_exchange *x); /* ends that leg, when the decoder's attempt ends */
 	struct kvw_worker *prefiller;  /* the prefiller of the last leg, held; NULL: none */
 	char *params;          /* parameters of the prefiller's answer; owned, NULL: none */
 	size_t params_len;

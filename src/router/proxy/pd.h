@@ -104,7 +104,7 @@ void kvw_pd_first_token(struct kvw_exchange *x);
 bool kvw_pd_refused(struct kvw_exchange *x, const char *why);
 /* Half of the lease has passed: true if the decoder is left, which is noted. */
 bool kvw_pd_lease_passed(struct kvw_exchange *x);
-/* The attempt has ended. */
+/* Ends the leg under way, if there is one, because the decoder's attempt has ended. */
 void kvw_pd_attempt_ended(struct kvw_exchange *x);
 /* The exchange has. Its memory is freed with the exchange's own. */
 void kvw_pd_end(struct kvw_exchange *x);
