@@ -474,8 +474,7 @@ void kvw_cd_forget_l2(struct kvw_cd *cd, struct kvw_cd_instance *instance)
 	}
 }
 
-/* A report of L1 was lost, or came before the coordinator was there. */
-static void miss(struct kvw_cd_instance *instance)
+void kvw_cd_miss(struct kvw_cd_instance *instance)
 {
 	instance->incomplete = true;
 	instance->stored_since = 0;
@@ -524,7 +523,7 @@ enum kvw_cd_verdict kvw_cd_batch(struct kvw_cd *cd, const struct kvw_ce_batch *b
 		instance->gap = true;
 		instance->l2_known = false;
 		cd->counts.gaps++;
-		miss(instance);
+		kvw_cd_miss(instance);
 	}
 	instance->seq = batch->seq;
 	instance->heard_ns = now_ns;
@@ -654,7 +653,7 @@ void kvw_cd_store(struct kvw_cd *cd, struct kvw_cd_instance *instance,
 			!add_placement(cd, object, instance, batch, entry->size_bytes)) {
 			cd->counts.dropped++;
 			if (batch->tier == KVW_CE_L1)
-				miss(instance);
+				kvw_cd_miss(instance);
 			if (object != NULL && STAILQ_EMPTY(&object->placements))
 				free_object(cd, object);
 			return;

@@ -124,6 +124,7 @@ struct kvw_cd_instance {
 	uint32_t failures; /* of DELETEs, in a row */
 
 	uint32_t kept_as; /* its number in the records of keep.c, while they are written */
+	bool recalled;    /* records that are being read may name it: it stays until the last one */
 	void *user;       /* of the caller; see kvw_cd_options.freed */
 	char id[];
 };

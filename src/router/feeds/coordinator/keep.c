@@ -336,6 +336,7 @@ static bool recall_server(
 	instance->gap = head.gap;
 	instance->incomplete = head.incomplete;
 	instance->l2_known = head.l2_known;
+	instance->recalled = true;
 	servers[recall->count++] = instance;
 	return true;
 }
@@ -412,7 +413,8 @@ static bool recall_placement(struct kvw_cd *cd, struct kvw_cd_recall *recall, st
 	kvw_cd_store(cd, instance, &batch, &entry);
 	instance->named = named;
 	instance->unnamed = unnamed;
-	instance->stored_since = stored;
+	if (instance->stored_since > stored) /* else there was no room: kvw_cd_miss */
+		instance->stored_since = stored;
 	object = kvw_cd_find(cd, &entry.key);
 	if (object != NULL)
 		object->accesses = head.accesses;
@@ -447,8 +449,11 @@ void kvw_cd_recalled(struct kvw_cd *cd, struct kvw_cd_recall *recall, bool all_c
 {
 	struct kvw_cd_instance *instance, *next;
 
-	for (uint32_t i = 0; i < recall->count && (recall->failed || !all_came); i++)
-		recall->servers[i]->incomplete = true;
+	for (uint32_t i = 0; i < recall->count; i++) {
+		recall->servers[i]->recalled = false;
+		if (recall->failed || !all_came)
+			kvw_cd_miss(recall->servers[i]);
+	}
 	free(recall->servers);
 	recall->servers = NULL;
 	recall->count = 0;

@@ -2,7 +2,7 @@
  * members.c - the directory's instances: registrations, heartbeats, and their end.
  *
  * An instance is kept while anything refers to it: a registration, a cursor, declared capacities,
- * or a placement. So placements point to their instance, and L2 outlives its reporter: a private
+ * a placement, or records that are being read. So placements point to their instance, and L2 outlives its reporter: a private
  * one by an hour, else servers that come and go under new names would use up the instances.
  */
 #include <stdlib.h>
@@ -71,7 +71,7 @@ void kvw_cd_free_instance(struct kvw_cd *cd, struct kvw_cd_instance *instance)
 void kvw_cd_settle(struct kvw_cd *cd, struct kvw_cd_instance *instance)
 {
 	if (!instance->registered && !instance->has_cursor && !instance->declares &&
-		instance->placements == 0)
+		!instance->recalled && instance->placements == 0)
 		kvw_cd_free_instance(cd, instance);
 }
 

@@ -22,7 +22,7 @@ static const char *instance_fault(const struct kvw_cd_instance *instance)
 	if (placement->instance != instance || placement->tier != KVW_CE_L1)
 		return "a placement in the list of another instance";
 	if (!instance->registered && !instance->has_cursor && !instance->declares &&
-		instance->placements == 0)
+		!instance->recalled && instance->placements == 0)
 		return "an instance that nothing refers to";
 	if (instance->l1_objects > instance->placements)
 		return "more L1 objects than placements";

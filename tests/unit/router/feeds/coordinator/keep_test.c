@@ -289,6 +289,88 @@ START_TEST(damaged_records_do_no_harm)
 }
 END_TEST
 
+/* Server "a" stores chunks from..until in L1, of 50 bytes each; capacity: is declared first. */
+static void store_l1(
+	struct kvw_cd *cd, uint64_t seq, uint32_t from, uint32_t until, uint64_t capacity)
+{
+	struct kvw_ce_batch batch = {.instance = KVW_SLICE("a"),
+		.backend = KVW_SLICE("dram"),
+		.incarnation = 1,
+		.seq = seq,
+		.type = capacity > 0 ? KVW_CE_CONFIG : KVW_CE_STORE,
+		.tier = KVW_CE_L1,
+		.capacity_bytes = capacity};
+	struct kvw_cd_instance *instance;
+
+	ck_assert_int_eq(kvw_cd_batch(cd, &batch, 6 * SECOND, &instance), KVW_CD_APPLIED);
+	for (uint32_t i = from; i < until; i++)
+		kvw_cd_entry(cd, instance, &batch,
+			&(struct kvw_ce_entry){.key = {.hash = {(const char *)&i, sizeof(i)},
+						       .model = KVW_SLICE("m"),
+						       .salt = KVW_SLICE("")},
+				.size_bytes = 50,
+				.offset = -1});
+	kvw_cd_batch_end(cd, instance, &batch);
+}
+
+static bool is_incomplete(const struct kvw_cd *cd)
+{
+	return kvw_cd_find_instance(cd, KVW_SLICE("a"))->incomplete;
+}
+
+START_TEST(what_is_missing_counts_until_as_much_was_stored_again)
+{
+	register_it("a");
+	store_l1(before, 1, 0, 0, 100);
+	store_l1(before, 2, 0, 5, 0);
+	write_all();
+	free(records[--count].bytes);
+	read_all(false);
+	ck_assert(is_incomplete(after));
+	store_l1(after, 3, 10, 11, 0);
+	ck_assert(is_incomplete(after));
+	store_l1(after, 4, 11, 12, 0);
+	ck_assert(!is_incomplete(after));
+}
+END_TEST
+
+START_TEST(what_has_no_room_in_the_next_process_is_missing_there)
+{
+	const struct kvw_cd_options small = {.bytes = 1200, .seed = 1};
+
+	kvw_cd_destroy(after);
+	ck_assert_int_eq(kvw_cd_create(&small, &after), KVW_OK);
+	register_it("a");
+	store_l1(before, 1, 0, 0, 100);
+	store_l1(before, 2, 0, 8, 0);
+	write_all();
+	read_all(true);
+	ck_assert_uint_lt(after->object_count, 8);
+	store_l1(after, 3, 0, 0, 0);
+	ck_assert(is_incomplete(after));
+}
+END_TEST
+
+START_TEST(a_server_that_has_left_stays_while_records_of_its_shared_chunks_come)
+{
+	uint64_t state = 6;
+
+	register_it("c");
+	fill(&state, 60);
+	kvw_cd_leave(before, KVW_SLICE("c"));
+	ck_assert_ptr_nonnull(kvw_cd_find_instance(before, KVW_SLICE("c")));
+	write_all();
+	for (size_t i = 0; i < count; i++) {
+		kvw_cd_recall(after, &recall, records[i].kind, records[i].bytes, records[i].len,
+			5 * SECOND);
+		kvw_cd_tick(after, 30 * SECOND, 5 * SECOND); /* as the feed does meanwhile */
+	}
+	kvw_cd_recalled(after, &recall, true);
+	ck_assert(!recall.failed);
+	expect_same();
+}
+END_TEST
+
 int main(void)
 {
 	TCase *tc = tcase_create("keep");
@@ -300,6 +382,9 @@ int main(void)
 	tcase_add_test(tc, what_was_used_last_is_still_used_last);
 	tcase_add_test(tc, a_deletion_under_way_is_planned_again_first);
 	tcase_add_test(tc, records_that_are_missing_make_servers_incomplete);
+	tcase_add_test(tc, what_is_missing_counts_until_as_much_was_stored_again);
+	tcase_add_test(tc, what_has_no_room_in_the_next_process_is_missing_there);
+	tcase_add_test(tc, a_server_that_has_left_stays_while_records_of_its_shared_chunks_come);
 	tcase_add_loop_test(tc, damaged_records_do_no_harm, 0, 200);
 	return run_tcase("coordinator-keep", tc);
 }
