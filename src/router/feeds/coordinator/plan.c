@@ -2,8 +2,9 @@
  * plan.c - see plan.h.
  *
  * The lists are walked from the least recently used entry on. An entry that cannot be deleted now
- * goes to the list's end, so that pinned keys do not cost a walk each time; a walk is bounded all
- * the same.
+ * goes to the list's end, so that pinned keys do not cost a walk each time. All walks of salts
+ * together are bounded, and so is that of the shared pools; a salt whose walk ends at that bound is
+ * the last one in the next plan, so that keys that cannot be deleted keep no other salt's from it.
  */
 #include "feeds/coordinator/plan.h"
 
@@ -12,7 +13,7 @@
 #include "feeds/coordinator/directory_parts.h"
 #include "feeds/coordinator/pages.h"
 
-#define WALK_MOST   100000u /* entries of a walk */
+#define WALK_MOST   100000u /* entries: of all salts, and again of the shared pools */
 #define ANSWERS     2u      /* answered requests, before a placement is forgotten */
 #define REST_NS     (INT64_C(1) * 1000000000)
 #define REST_MOST   6u /* doublings of it */
@@ -142,8 +143,8 @@ struct planning {
 	struct kvw_cd *cd;
 	struct kvw_cd_plan *plan;
 	int64_t now_ns;
-	uint8_t backend; /* of the plan, once it has a server */
-	size_t steps;
+	uint8_t backend;          /* of the plan, once it has a server */
+	size_t steps, steps_most; /* entries that were looked at; that may be */
 };
 
 /* The placement to delete; NULL: none. *later: another plan can delete one. */
@@ -194,7 +195,7 @@ static void take(struct planning *planning, struct kvw_cd_placement *placement)
 static bool is_over(struct planning *planning, uint64_t taken, uint64_t excess)
 {
 	return taken >= excess || planning->plan->keys == KVW_CD_PLAN_KEYS ||
-	       ++planning->steps > WALK_MOST;
+	       ++planning->steps > planning->steps_most;
 }
 
 /* Takes `excess` bytes of the salt, or of the shared pools (salt NULL). */
@@ -225,6 +226,26 @@ static void collect(struct planning *planning, struct kvw_cd_salt *salt, uint64_
 	}
 }
 
+static void collect_of_salts(struct planning *planning)
+{
+	struct kvw_cd_salts *salts = &planning->cd->salts;
+	struct kvw_cd_salt *salt;
+
+	planning->steps_most = WALK_MOST;
+	TAILQ_FOREACH(salt, &salts->list, entry)
+	{
+		uint64_t excess = excess_of(planning->cd, salt);
+
+		if (excess > 0)
+			collect(planning, salt, excess);
+		if (planning->steps > planning->steps_most) {
+			TAILQ_REMOVE(&salts->list, salt, entry);
+			TAILQ_INSERT_TAIL(&salts->list, salt, entry);
+			return;
+		}
+	}
+}
+
 /* Deletions that no event has confirmed in time. */
 static void expire(struct kvw_cd *cd, int64_t now_ns)
 {
@@ -248,7 +269,6 @@ static void expire(struct kvw_cd *cd, int64_t now_ns)
 bool kvw_cd_plan(struct kvw_cd *cd, uint64_t cap, int64_t now_ns, struct kvw_cd_plan *plan)
 {
 	struct planning planning = {.cd = cd, .plan = plan, .now_ns = now_ns};
-	struct kvw_cd_salt *salt;
 	uint64_t excess;
 
 	*plan = (struct kvw_cd_plan){.number = ++cd->salts.plan};
@@ -256,9 +276,8 @@ bool kvw_cd_plan(struct kvw_cd *cd, uint64_t cap, int64_t now_ns, struct kvw_cd_
 	if (!has_usable(cd, now_ns))
 		return false;
 	if (cd->salts.has_default || cd->salts.limited > 0)
-		TAILQ_FOREACH(salt, &cd->salts.list, entry)
-	if ((excess = excess_of(cd, salt)) > 0)
-		collect(&planning, salt, excess);
+		collect_of_salts(&planning);
+	planning.steps_most = planning.steps + WALK_MOST;
 	excess = excess_of_pools(cd, cap);
 	if (excess > 0)
 		collect(&planning, NULL, excess);

@@ -352,6 +352,20 @@ START_TEST(random_reports_and_plans_leave_the_books_right)
 }
 END_TEST
 
+START_TEST(keys_that_no_server_can_delete_keep_no_other_salts_from_it)
+{
+	ck_assert_int_eq(kvw_cd_set_quota(cd, KVW_SLICE("s"), 0), KVW_OK);
+	ck_assert_int_eq(kvw_cd_set_quota(cd, KVW_SLICE("t"), 100), KVW_OK);
+	report((struct report){.id = "away", .salt = "s", .until = 150000, .is_private = true});
+	report((struct report){.salt = "t", .until = 20});
+	ck_assert_uint_eq(make_plan(0, SECOND), 0);
+	ck_assert(plan.in_vain);
+	ck_assert_uint_eq(make_plan(0, SECOND), 12);
+	ck_assert_uint_eq(make_plan(50, SECOND), 0); /* the first part of the walk */
+	ck_assert_uint_eq(make_plan(50, SECOND), 4);
+}
+END_TEST
+
 int main(void)
 {
 	TCase *tc = tcase_create("plan");
@@ -371,6 +385,7 @@ int main(void)
 	tcase_add_test(tc, a_request_has_at_most_ten_thousand_keys);
 	tcase_add_test(tc, the_declared_cap_needs_all_to_agree);
 	tcase_add_test(tc, pins_and_salts_are_bounded);
+	tcase_add_test(tc, keys_that_no_server_can_delete_keep_no_other_salts_from_it);
 	tcase_add_loop_test(tc, random_reports_and_plans_leave_the_books_right, 0, 8);
 	return run_tcase("coordinator-plan", tc);
 }
