@@ -247,6 +247,18 @@ def test_what_l2_held_before_is_listed_and_evicted(stage):
     until(lambda: s.gauge("l2_shared_bytes") == s.l2.used(), 10, "the metric to follow")
 
 
+def test_a_server_that_fails_to_list_its_l2_does_not_keep_others_from_it(stage):
+    s = stage({"kvaware.lmcache.l2_size": "1000000"})
+    bad, good = s.node("mp-bad"), s.node("mp-good")
+    bad.fault, good.lists = "refuse", True
+    for entry in good.entries(ids(96, 3 * CHUNK)):
+        s.l2.put(entry["key"], 1000)
+    bad.write(ids(97, CHUNK))
+    until(lambda: bad.asked, 10, "the first server to be asked")
+    good.write(ids(98, CHUNK))
+    until(lambda: s.count("listed") == 3, 10, "the second server's L2 to be known")
+
+
 def test_what_l2_alone_has_is_loaded_for_the_chosen_worker(stage):
     s = stage({"kvaware.lmcache.prefetch": "true"})
     node = s.node(ranks=2)

@@ -119,6 +119,8 @@ struct kvw_cd_instance {
 	struct kvw_cd_modules declared;
 
 	bool l2_known; /* all that its L2 holds was reported, or listed, or cannot be listed */
+	/* A listing of its L2 failed: no page is asked for before, monotonic. */
+	int64_t list_rest_ns;
 	/* A DELETE failed: none is sent before rest_ns, monotonic. */
 	int64_t rest_ns;
 	uint32_t failures; /* of DELETEs, in a row */

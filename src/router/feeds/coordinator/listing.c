@@ -9,6 +9,8 @@
  *
  * One page of one server is under way at a time, and at most one in PAGE_NS. A shared pool is not
  * listed again for POOL_NS, except after a gap: the servers that mount it come one after the other.
+ * A server that fails rests for AGAIN_NS: others are listed meanwhile, from their first page on, and
+ * if there is none, the listing goes on where it failed.
  */
 #include <jansson.h>
 #include <stdlib.h>
@@ -60,19 +62,21 @@ static void end_listing(struct kvw_coordinator *coordinator, struct kvw_cd_insta
 		(unsigned long long)listing->keys);
 }
 
-/* The path of the next page; "": there is none. */
+/* The path of the next page; "": there is none, or it would be the same page again. */
 static void note_next(struct kvw_coordinator_listing *listing, const json_t *token)
 {
+	char next[sizeof(listing->path)] = "";
 	char *coded = json_is_string(token) ? curl_easy_escape(NULL, json_string_value(token),
 						      (int)json_string_length(token))
 					    : NULL;
 
-	listing->path[0] = '\0';
-	if (coded != NULL &&
-		snprintf(listing->path, sizeof(listing->path), FIRST_PAGE "&page_token=%s",
-			coded) >= (int)sizeof(listing->path))
-		listing->path[0] = '\0';
+	if (coded != NULL && snprintf(next, sizeof(next), FIRST_PAGE "&page_token=%s", coded) >=
+				     (int)sizeof(next))
+		next[0] = '\0';
 	curl_free(coded);
+	if (strcmp(next, listing->path) == 0)
+		next[0] = '\0';
+	memcpy(listing->path, next, sizeof(next));
 }
 
 static void take_page(struct kvw_coordinator *coordinator, struct kvw_cd_instance *server,
@@ -124,36 +128,51 @@ static void on_page(void *ctx, long status, struct kvw_slice answer)
 	else if (json_is_object(page))
 		take_page(coordinator, server, page, now_ns);
 	else if (status == 0 || status == 500)
-		listing->due_ns = now_ns + AGAIN_NS;
+		server->list_rest_ns = now_ns + AGAIN_NS;
 	else
 		end_listing(coordinator, server); /* its L2 cannot be listed, or it has none */
 	json_decref(page);
 }
 
-void kvw_coordinator_list_tick(struct kvw_coordinator *coordinator, int64_t now_ns)
+/* The server to ask, and its page in listing->path. NULL: none. */
+static struct kvw_cd_instance *next_server(struct kvw_coordinator *coordinator, int64_t now_ns)
 {
 	struct kvw_coordinator_listing *listing = &coordinator->listing;
 	struct kvw_cd_instance *at = NULL;
 
+	if (listing->path[0] != '\0')
+		at = kvw_cd_find_instance(coordinator->cd, kvw_slice_of(listing->instance));
+	if (at == NULL || !at->registered)
+		listing->path[0] = '\0';
+	else if (now_ns >= at->list_rest_ns)
+		return at;
+	TAILQ_FOREACH(at, &coordinator->cd->instances, entry)
+	if (at->registered && at->has_cursor && !at->l2_known && now_ns >= at->list_rest_ns)
+		break;
+	if (at == NULL)
+		return NULL;
+	(void)snprintf(listing->instance, sizeof(listing->instance), "%s", at->id);
+	(void)snprintf(listing->path, sizeof(listing->path), "%s", FIRST_PAGE);
+	return at;
+}
+
+void kvw_coordinator_list_tick(struct kvw_coordinator *coordinator, int64_t now_ns)
+{
+	struct kvw_coordinator_listing *listing = &coordinator->listing;
+	struct kvw_cd_instance *server;
+
 	if (listing->asking || now_ns < listing->due_ns || !coordinator->in_charge ||
 		!coordinator->deps->config->kvaware_lmcache_l2_evict)
 		return;
-	if (listing->path[0] != '\0')
-		at = kvw_cd_find_instance(coordinator->cd, kvw_slice_of(listing->instance));
-	if (at == NULL || !at->registered) {
-		TAILQ_FOREACH(at, &coordinator->cd->instances, entry)
-		if (at->registered && at->has_cursor && !at->l2_known)
-			break;
-		if (at == NULL)
-			return;
-		(void)snprintf(listing->instance, sizeof(listing->instance), "%s", at->id);
-		(void)snprintf(listing->path, sizeof(listing->path), "%s", FIRST_PAGE);
-	}
-	listing->due_ns = now_ns + AGAIN_NS;
+	server = next_server(coordinator, now_ns);
+	if (server == NULL)
+		return;
 	listing->asking =
-		kvw_calls_start(&coordinator->calls, &(struct kvw_call_options){.server = at,
+		kvw_calls_start(&coordinator->calls, &(struct kvw_call_options){.server = server,
 							     .method = "GET",
 							     .path = listing->path,
 							     .done = on_page,
 							     .ctx = coordinator}) == KVW_OK;
+	if (!listing->asking)
+		server->list_rest_ns = now_ns + AGAIN_NS;
 }
