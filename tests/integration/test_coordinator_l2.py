@@ -1,7 +1,10 @@
 """What a coordinator owes the shared L2 of LMCache's servers: quotas, pins, deletions, and eviction."""
 
+import json
 import os
 import random
+import select
+import socket
 import time
 
 import pytest
@@ -193,6 +196,24 @@ def test_another_server_deletes_when_one_fails(stage, fault):
     good.leave()
     bad.write(ids(31, 5 * CHUNK))
     until(lambda: s.l2.used() <= 9000, 20, "the first server to be asked again")
+
+
+def test_requests_at_a_server_that_hangs_do_not_stop_eviction(stage):
+    s = stage({"kvaware.lmcache.l2_size": "10000"})
+    bad, good = s.node("mp-bad"), s.node("mp-good")
+    bad.fault = "hang"
+    body = json.dumps(tokens_body(bad, ids(32, CHUNK), instance_id="mp-bad")).encode()
+    head = f"POST /cache/prefetches HTTP/1.1\r\nhost: x\r\ncontent-length: {len(body)}\r\n\r\n"
+    clients = [socket.create_connection(s.address.split(":"), timeout=10) for _ in range(80)]
+    for client in clients:
+        client.sendall(head.encode() + body)
+    until(lambda: len(select.select(clients, [], [], 0)[0]) >= 16, 10, "the last ones to be refused")
+    assert all(b" 503 " in client.recv(100) for client in select.select(clients, [], [], 0)[0])
+    good.write(ids(33, 10 * CHUNK))
+    until(lambda: s.l2.used() <= 8000, 10, "the shared L2 to shrink")
+    assert s.count("eviction_failures") == 0
+    for client in clients:
+        client.close()
 
 
 def test_nothing_is_evicted_without_a_limit_or_when_switched_off(stage):

@@ -40,12 +40,13 @@ class SharedL2:
 
 class LMCacheNode(LMCacheServer):
     """A server with an HTTP address. `fault`: "refuse" answers 500, "garbage" no JSON, "flood" 2 MiB, "deny"
-    that it did not delete, "lie" without deleting, "mute" without reporting."""
+    that it did not delete, "lie" without deleting, "mute" without reporting, "hang" nothing until `released`."""
 
     def __init__(self, address, *args, l2=None, **more):
         super().__init__(address, *args, **more)
         self.l2, self.fault, self.asked, self.guard = l2, None, [], threading.Lock()
         self.lists = False  # as S3's adapter does
+        self.released = threading.Event()
         node = self
 
         class Handler(http.server.BaseHTTPRequestHandler):
@@ -75,6 +76,8 @@ class LMCacheNode(LMCacheServer):
 
     def serve(self, method, path, body):
         self.asked.append((method, path, body))
+        if self.fault == "hang":
+            self.released.wait()
         faults = {
             "refuse": (500, {"detail": "no"}), "garbage": (200, b"<html>"), "flood": (200, b" " * (2 << 20)),
             "deny": (200, {"deleted": 0, "skipped": 0, "ok": False, "error": "disk"}),
@@ -125,6 +128,7 @@ class LMCacheNode(LMCacheServer):
         self.report("store", entries, tier="l2", backend="fs", shared=True)
 
     def close(self):
+        self.released.set()
         self.http.shutdown()
         self.thread.join()
         self.http.server_close()

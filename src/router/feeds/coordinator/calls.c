@@ -203,7 +203,7 @@ enum kvw_err kvw_calls_start(struct kvw_calls *calls, const struct kvw_call_opti
 {
 	struct kvw_call *call = calloc(1, sizeof(*call));
 	bool bad = false, failed = call == NULL || !calls->opened;
-	size_t body_len = 0;
+	size_t body_len = 0, most = KVW_CALLS_MOST - (options->duty ? 0 : KVW_CALLS_DUTIES);
 	char *url = NULL;
 
 	if (options->body != NULL) {
@@ -215,7 +215,7 @@ enum kvw_err kvw_calls_start(struct kvw_calls *calls, const struct kvw_call_opti
 			free(options->body->data);
 		*options->body = (struct kvw_page){0};
 	}
-	if (!failed && calls->count < KVW_CALLS_MOST) {
+	if (!failed && calls->count < most) {
 		call->done = options->done;
 		call->ctx = options->ctx;
 		call->easy = curl_easy_init();
@@ -227,7 +227,7 @@ enum kvw_err kvw_calls_start(struct kvw_calls *calls, const struct kvw_call_opti
 	if (failed) {
 		if (call != NULL)
 			free_call(call);
-		return bad ? KVW_EINVAL : calls->count >= KVW_CALLS_MOST ? KVW_ELIMIT : KVW_ENOMEM;
+		return bad ? KVW_EINVAL : calls->count >= most ? KVW_ELIMIT : KVW_ENOMEM;
 	}
 	LIST_INSERT_HEAD(&calls->running, call, entry);
 	calls->count++;

@@ -3,7 +3,9 @@
  *
  * libcurl on a descriptor that the feed's thread watches. A server's address is what it registered;
  * one that is no host name or address is refused, and no proxy, redirect or other protocol leads a
- * request elsewhere. At most KVW_CALLS_MOST run at once.
+ * request elsewhere. At most KVW_CALLS_MOST run at once, and the last KVW_CALLS_DUTIES of them are
+ * for what the coordinator owes the shared L2: prefetches and what clients ask for can be many, and
+ * a server that hangs holds each for 30 s.
  *
  * Threads: the feed's.
  */
@@ -17,7 +19,8 @@
 #include "feeds/coordinator/directory.h"
 #include "feeds/feed.h"
 
-#define KVW_CALLS_MOST 64u
+#define KVW_CALLS_MOST   64u
+#define KVW_CALLS_DUTIES 2u /* evict.c and listing.c have one each */
 
 struct kvw_call;
 
@@ -47,6 +50,7 @@ struct kvw_call_options {
 	struct kvw_page *body;                /* taken, also on failure; NULL: none */
 	kvw_call_done_fn *done;
 	void *ctx;
+	bool duty; /* may be one of the last KVW_CALLS_DUTIES */
 };
 
 /* `done` is called later, exactly once, unless this fails. KVW_ELIMIT: too many; KVW_EINVAL: the

@@ -89,7 +89,8 @@ void kvw_coordinator_evict(struct kvw_coordinator *coordinator)
 							   .path = "/cache/objects",
 							   .body = &plan.body,
 							   .done = on_deleted,
-							   .ctx = coordinator});
+							   .ctx = coordinator,
+							   .duty = true});
 	evict->requests++;
 	evict->busy = err == KVW_OK;
 	if (err != KVW_OK)

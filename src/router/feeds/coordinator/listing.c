@@ -172,7 +172,8 @@ void kvw_coordinator_list_tick(struct kvw_coordinator *coordinator, int64_t now_
 							     .method = "GET",
 							     .path = listing->path,
 							     .done = on_page,
-							     .ctx = coordinator}) == KVW_OK;
+							     .ctx = coordinator,
+							     .duty = true}) == KVW_OK;
 	if (!listing->asking)
 		server->list_rest_ns = now_ns + AGAIN_NS;
 }
