@@ -12,7 +12,7 @@ uint64_t kvw_cd_key_hash(const struct kvw_cd *cd, const struct kvw_ce_key *key);
 /* Removes a placement, and its object with the last one. Its instance stays. */
 void kvw_cd_remove_placement(struct kvw_cd *cd, struct kvw_cd_placement *placement);
 
-/* Reports of the instance's L1 were lost: it is incomplete until its L1 was replaced from now on. */
+/* Reports of the instance's L1 were lost: it is incomplete until its L1 has been replaced. */
 void kvw_cd_miss(struct kvw_cd_instance *instance);
 /* Drops all L1 placements of an instance. */
 void kvw_cd_fence(struct kvw_cd *cd, struct kvw_cd_instance *instance);

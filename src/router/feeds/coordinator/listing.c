@@ -8,9 +8,9 @@
  * again. A key that is new by a listing counts as used longest ago.
  *
  * One page of one server is under way at a time, and at most one in PAGE_NS. A shared pool is not
- * listed again for POOL_NS, except after a gap: the servers that mount it come one after the other.
- * A server that fails rests for AGAIN_NS: others are listed meanwhile, from their first page on, and
- * if there is none, the listing goes on where it failed.
+ * listed again for POOL_NS, except after a gap: the servers that mount it are asked in turn.
+ * A server that fails rests for AGAIN_NS: others are listed meanwhile, from their first page on. If
+ * there is none, the listing goes on where it failed.
  */
 #include <jansson.h>
 #include <stdlib.h>

@@ -1,9 +1,10 @@
 /*
  * members.c - the directory's instances: registrations, heartbeats, and their end.
  *
- * An instance is kept while anything refers to it: a registration, a cursor, declared capacities,
- * a placement, or records that are being read. So placements point to their instance, and L2 outlives its reporter: a private
- * one by an hour, else servers that come and go under new names would use up the instances.
+ * An instance is kept while anything refers to it: a registration, a cursor, declared capacities, a
+ * placement, or records that are being read. So placements point to their instance, and L2 outlives
+ * its reporter: a private one by an hour, else servers that come and go under new names would use
+ * up the instances.
  */
 #include <stdlib.h>
 #include <string.h>
