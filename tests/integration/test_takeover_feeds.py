@@ -182,11 +182,11 @@ def coordinator(stage):
     """coordinator() -> kvways that are LMCache's coordinator, their worker, and a server that reports."""
     port = Port()
 
-    def make():
+    def make(**config):
         line, workers = stage(
             {
                 **SHOWN, "kvaware.lmcache.coordinator": f"127.0.0.1:{port.number}",
-                "kvaware.lmcache.chunk_size": CHUNK,
+                "kvaware.lmcache.chunk_size": CHUNK, **config,
             },
             count=1,
         )  # fmt: skip
@@ -227,6 +227,25 @@ def test_what_the_coordinator_knows_comes_over(coordinator):
     assert server.store(ids(2, CHUNK)) == {"applied": 1, "duplicates": 0, "stale": 0}
     wait_coverage(line, workers, "lmcache")
     assert server.send({**server.batch("store"), "seq": 1})["duplicates"] == 1
+
+
+def test_quotas_and_pins_survive_an_upgrade_that_hands_nothing_over(coordinator, tmp_path):
+    """The directory grows beyond state.max_bytes after a snapshot was written."""
+    limits = {"state.file": str(tmp_path / "state"), "state.interval": "1s", "state.max_bytes": "64KiB"}
+    line, _, server = coordinator(**limits)
+    body = {"model_name": server.model, "world_size": 1, "token_ids": ids(3, 2 * CHUNK), "cache_salt": "t-a"}
+    assert server.ask("POST", "/cache/pins", body)[0] == 200
+    assert server.ask("PUT", "/quota/t-a", {"limit_gb": 1})[0] == 200
+    before = [server.ask("GET", path) for path in ("/quota", "/cache/pins")]
+
+    def snapshots():
+        return line.metric("kvway_kvaware_coordinator_total", what="snapshots")
+
+    first = snapshots()
+    until(lambda: snapshots() >= first + 2, 10, "a snapshot with them")
+    server.store(ids(5, 400 * CHUNK))
+    line.upgrade()
+    assert [server.ask("GET", path) for path in ("/quota", "/cache/pins")] == before
 
 
 def test_a_report_that_neither_coordinator_got_is_a_gap(coordinator):

@@ -174,6 +174,8 @@ static void listen_now(void *state)
 {
 	struct kvw_coordinator *coordinator = state;
 
+	if (coordinator->deps->waits && !coordinator->handed)
+		kvw_coordinator_snapshot_read(coordinator);
 	coordinator->in_charge = true;
 	kvw_coordinator_listen(coordinator);
 }
@@ -203,6 +205,7 @@ static void recalled(void *state, bool all_came)
 {
 	struct kvw_coordinator *coordinator = state;
 
+	coordinator->handed = true;
 	if (coordinator->recall->failed)
 		kvw_warn("coordinator", "a record of the process before us is wrong: servers go by "
 					"text until their L1 was replaced");

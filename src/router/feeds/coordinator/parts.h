@@ -105,6 +105,7 @@ struct kvw_coordinator {
 	struct kvw_coordinator_worker *workers; /* owned, [KVW_MAX_WORKERS] */
 	size_t worker_count;                    /* slots of the fleet that have been used */
 	bool in_charge;       /* no other process is the coordinator, neither still nor already */
+	bool handed;          /* records of the process before us were read */
 	bool remap;           /* instances or workers have changed */
 	uint32_t only_worker; /* kvw_coordinator_l1 writes to this one; UINT32_MAX: to all */
 	int64_t ticked_ns, complained_ns;
@@ -166,8 +167,11 @@ void kvw_coordinator_prefetch_end(struct kvw_coordinator *coordinator);
 
 /* --- snapshot.c: the directory in a file --- */
 
-/* Reads the file, if there is one. A fault in it is no error. Before the listener is opened. */
+/* Reads the file, if there is one, unless the process before us is to hand the directory over. A
+ * fault in it is no error. Before the listener is opened. */
 enum kvw_err kvw_coordinator_snapshot_open(struct kvw_coordinator *coordinator) KVW_MUST_CHECK;
+/* The same, once it is clear that nothing was handed over. */
+void kvw_coordinator_snapshot_read(struct kvw_coordinator *coordinator);
 void kvw_coordinator_snapshot_tick(struct kvw_coordinator *coordinator, int64_t now_ns);
 /* Writes a last one, unless another process has taken over. */
 void kvw_coordinator_snapshot_end(struct kvw_coordinator *coordinator);

@@ -3,7 +3,8 @@
  *
  * The file has the records of keep.h in the format of src/router/state. The feed's thread writes
  * them into memory, every state.interval; a thread of its own then waits for the disk. Servers go
- * on with their cursors, so a report that was made while no kvway was there is a gap.
+ * on with their cursors, so a report that was made while no kvway was there is a gap. A kvway that
+ * takes over reads the file only if the process before it has handed nothing over.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -126,9 +127,9 @@ void kvw_coordinator_snapshot_end(struct kvw_coordinator *coordinator)
 
 /* --- reading ---------------------------------------------------------------------------------- */
 
-/* Reads all records. Takes fd. */
+/* Reads all records. Takes fd. *whole: the last one came, and all could be true. */
 static enum kvw_err read_records_take(
-	struct kvw_coordinator *coordinator, int fd, char why[KVW_STATE_WHY])
+	struct kvw_coordinator *coordinator, int fd, bool *whole, char why[KVW_STATE_WHY])
 {
 	struct kvw_state_reader *reader;
 	enum kvw_keep_kind kind;
@@ -144,39 +145,50 @@ static enum kvw_err read_records_take(
 		kvw_cd_recall(
 			coordinator->cd, coordinator->recall, kind, record, len, kvw_clock_ns());
 	kvw_state_memory_close(reader);
-	kvw_cd_recalled(coordinator->cd, coordinator->recall, err == KVW_ECLOSED);
+	*whole = err == KVW_ECLOSED && !coordinator->recall->failed;
+	kvw_cd_recalled(coordinator->cd, coordinator->recall, *whole);
 	return KVW_OK;
+}
+
+void kvw_coordinator_snapshot_read(struct kvw_coordinator *coordinator)
+{
+	struct kvw_coordinator_snapshot *snapshot = &coordinator->snapshot;
+	char why[KVW_STATE_WHY] = "";
+	bool whole = false;
+	enum kvw_err err;
+	int fd;
+
+	if (snapshot->path == NULL)
+		return;
+	err = kvw_state_file_open(
+		snapshot->path, coordinator->deps->config->state_max_bytes, &fd, why);
+	if (err == KVW_ENOTFOUND)
+		return;
+	if (err == KVW_OK)
+		err = read_records_take(coordinator, fd, &whole, why);
+	if (err == KVW_OK)
+		kvw_log(whole ? KVW_LOG_INFO : KVW_LOG_WARN, "coordinator",
+			"the directory is read%s file=%s placements=%llu",
+			whole ? "" : ", up to a record that is wrong", snapshot->path,
+			(unsigned long long)coordinator->recall->placements);
+	else
+		kvw_warn("coordinator", "the directory starts empty file=%s why=\"%s\"",
+			snapshot->path, why);
 }
 
 enum kvw_err kvw_coordinator_snapshot_open(struct kvw_coordinator *coordinator)
 {
-	const char *file = coordinator->deps->config->state_file;
+	const struct kvw_config *config = coordinator->deps->config;
 	struct kvw_coordinator_snapshot *snapshot = &coordinator->snapshot;
-	char why[KVW_STATE_WHY] = "";
-	enum kvw_err err;
-	int fd;
 
-	if (file[0] == '\0')
+	if (config->state_file[0] == '\0')
 		return KVW_OK;
-	if (asprintf(&snapshot->path, "%s" SUFFIX, file) < 0) {
+	if (asprintf(&snapshot->path, "%s" SUFFIX, config->state_file) < 0) {
 		snapshot->path = NULL;
 		return KVW_ENOMEM;
 	}
-	snapshot->due_ns =
-		kvw_clock_ns() + coordinator->deps->config->state_interval_ms * KVW_NS_PER_MS;
-	if (coordinator->deps->waits) /* what it has comes from the process before */
-		return KVW_OK;
-	err = kvw_state_file_open(
-		snapshot->path, coordinator->deps->config->state_max_bytes, &fd, why);
-	if (err == KVW_ENOTFOUND)
-		return KVW_OK;
-	if (err == KVW_OK)
-		err = read_records_take(coordinator, fd, why);
-	if (err == KVW_OK)
-		kvw_info("coordinator", "the directory is read file=%s placements=%llu",
-			snapshot->path, (unsigned long long)coordinator->recall->placements);
-	else
-		kvw_warn("coordinator", "the directory starts empty file=%s why=\"%s\"",
-			snapshot->path, why);
+	snapshot->due_ns = kvw_clock_ns() + config->state_interval_ms * KVW_NS_PER_MS;
+	if (!coordinator->deps->waits) /* else the process before us hands it over */
+		kvw_coordinator_snapshot_read(coordinator);
 	return KVW_OK;
 }
