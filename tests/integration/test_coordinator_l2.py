@@ -9,6 +9,7 @@ import time
 
 import pytest
 
+from rig.client import ask
 from rig.kvaware import SHOWN, complete, ids, wait_coverage
 from rig.lmcache_node import LMCacheNode, SharedL2
 from rig.lmcache_server import LMCacheServer
@@ -351,6 +352,14 @@ def test_a_kvway_that_starts_again_knows_what_it_knew(stage, tmp_path):
     node.batch("store", lost=True)  # while none was there
     node.store(ids(74, CHUNK))
     wait_coverage(s.router, s.workers, "lmcache", 1)
+
+
+def test_a_reload_changes_how_often_a_snapshot_is_written(stage, tmp_path):
+    s = stage({"state.file": str(tmp_path / "state"), "state.interval": "24h"})
+    file = s.router.config_path
+    file.write_text(file.read_text().replace("24h", "1s"))
+    assert ask(s.router.admin_port, "POST", "/reload").status == 200
+    until(lambda: s.count("snapshots") >= 1, 10, "a snapshot")
 
 
 def test_a_killed_kvway_finds_its_last_snapshot(stage, tmp_path):

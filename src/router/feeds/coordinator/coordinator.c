@@ -259,7 +259,8 @@ void kvw_coordinator_reconfigure(const struct kvw_feed *feed, const struct kvw_c
 {
 	struct kvw_coordinator *coordinator = kvw_coordinator_of(feed);
 
-	if (coordinator != NULL)
-		atomic_store(&coordinator->timeout_ns,
-			config->kvaware_lmcache_timeout_ms * KVW_NS_PER_MS);
+	if (coordinator == NULL)
+		return;
+	atomic_store(&coordinator->timeout_ns, config->kvaware_lmcache_timeout_ms * KVW_NS_PER_MS);
+	kvw_coordinator_snapshot_reconfigure(coordinator, config);
 }

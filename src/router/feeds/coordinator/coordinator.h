@@ -62,7 +62,8 @@ struct kvw_coordinator_stats {
 /* Numbers of at most 100 ms ago. */
 void kvw_coordinator_stats(struct kvw_coordinator *coordinator, struct kvw_coordinator_stats *out);
 
-/* Applies the key that a reload may change: the timeout of heartbeats. Any thread. */
+/* Applies the keys that a reload may change: the timeout of heartbeats, and how often a snapshot is
+ * written and its size. Any thread. */
 void kvw_coordinator_reconfigure(const struct kvw_feed *feed, const struct kvw_config *config);
 
 #endif

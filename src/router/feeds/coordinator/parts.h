@@ -66,8 +66,10 @@ struct kvw_coordinator_evict {
 
 /* The directory's file. */
 struct kvw_coordinator_snapshot {
-	char *path; /* owned; NULL: none */
-	int64_t due_ns;
+	char *path;                  /* owned; NULL: none */
+	int64_t last_ns;             /* when the last one was begun */
+	_Atomic int64_t interval_ns; /* as the configuration in force has it, and the next one */
+	_Atomic uint64_t bytes_most;
 	bool storing; /* the thread was started, and not joined yet */
 	pthread_t thread;
 	int fd;            /* the thread's, while it runs */
@@ -170,6 +172,9 @@ void kvw_coordinator_prefetch_end(struct kvw_coordinator *coordinator);
 /* Reads the file, if there is one, unless the process before us is to hand the directory over. A
  * fault in it is no error. Before the listener is opened. */
 enum kvw_err kvw_coordinator_snapshot_open(struct kvw_coordinator *coordinator) KVW_MUST_CHECK;
+/* Any thread. */
+void kvw_coordinator_snapshot_reconfigure(
+	struct kvw_coordinator *coordinator, const struct kvw_config *config);
 /* The same, once it is clear that nothing was handed over. */
 void kvw_coordinator_snapshot_read(struct kvw_coordinator *coordinator);
 void kvw_coordinator_snapshot_tick(struct kvw_coordinator *coordinator, int64_t now_ns);

@@ -86,7 +86,7 @@ static int write_records(struct kvw_coordinator *coordinator)
 	int fd;
 
 	if (kvw_state_memory_write("kvway-coordinator", keep, coordinator->cd,
-		    coordinator->deps->config->state_max_bytes, &fd, why) == KVW_OK)
+		    atomic_load(&snapshot->bytes_most), &fd, why) == KVW_OK)
 		return fd;
 	atomic_fetch_add(&snapshot->failed, 1);
 	kvw_warn(
@@ -98,18 +98,21 @@ void kvw_coordinator_snapshot_tick(struct kvw_coordinator *coordinator, int64_t 
 {
 	struct kvw_coordinator_snapshot *snapshot = &coordinator->snapshot;
 
-	if (snapshot->path == NULL || !coordinator->in_charge || now_ns < snapshot->due_ns ||
+	if (snapshot->path == NULL || !coordinator->in_charge ||
+		now_ns - snapshot->last_ns < atomic_load(&snapshot->interval_ns) ||
 		(snapshot->storing && !atomic_load(&snapshot->done)))
 		return;
 	wait_for_store(snapshot);
-	snapshot->due_ns = now_ns + coordinator->deps->config->state_interval_ms * KVW_NS_PER_MS;
+	snapshot->last_ns = now_ns;
 	snapshot->fd = write_records(coordinator);
 	atomic_store(&snapshot->done, false);
 	if (snapshot->fd < 0)
 		return;
 	snapshot->storing = pthread_create(&snapshot->thread, NULL, store, snapshot) == 0;
-	if (!snapshot->storing)
+	if (!snapshot->storing) {
 		close(snapshot->fd);
+		atomic_fetch_add(&snapshot->failed, 1);
+	}
 }
 
 void kvw_coordinator_snapshot_end(struct kvw_coordinator *coordinator)
@@ -138,7 +141,7 @@ static enum kvw_err read_records_take(
 	size_t len;
 
 	err = kvw_state_memory_read_take(
-		fd, coordinator->deps->config->state_max_bytes, &reader, why);
+		fd, atomic_load(&coordinator->snapshot.bytes_most), &reader, why);
 	if (err != KVW_OK)
 		return err;
 	while ((err = kvw_state_read(reader, &kind, &record, &len)) == KVW_OK)
@@ -160,8 +163,7 @@ void kvw_coordinator_snapshot_read(struct kvw_coordinator *coordinator)
 
 	if (snapshot->path == NULL)
 		return;
-	err = kvw_state_file_open(
-		snapshot->path, coordinator->deps->config->state_max_bytes, &fd, why);
+	err = kvw_state_file_open(snapshot->path, atomic_load(&snapshot->bytes_most), &fd, why);
 	if (err == KVW_ENOTFOUND)
 		return;
 	if (err == KVW_OK)
@@ -176,6 +178,13 @@ void kvw_coordinator_snapshot_read(struct kvw_coordinator *coordinator)
 			snapshot->path, why);
 }
 
+void kvw_coordinator_snapshot_reconfigure(
+	struct kvw_coordinator *coordinator, const struct kvw_config *config)
+{
+	atomic_store(&coordinator->snapshot.interval_ns, config->state_interval_ms * KVW_NS_PER_MS);
+	atomic_store(&coordinator->snapshot.bytes_most, config->state_max_bytes);
+}
+
 enum kvw_err kvw_coordinator_snapshot_open(struct kvw_coordinator *coordinator)
 {
 	const struct kvw_config *config = coordinator->deps->config;
@@ -187,7 +196,8 @@ enum kvw_err kvw_coordinator_snapshot_open(struct kvw_coordinator *coordinator)
 		snapshot->path = NULL;
 		return KVW_ENOMEM;
 	}
-	snapshot->due_ns = kvw_clock_ns() + config->state_interval_ms * KVW_NS_PER_MS;
+	snapshot->last_ns = kvw_clock_ns();
+	kvw_coordinator_snapshot_reconfigure(coordinator, config);
 	if (!coordinator->deps->waits) /* else the process before us hands it over */
 		kvw_coordinator_snapshot_read(coordinator);
 	return KVW_OK;
