@@ -104,7 +104,7 @@ uint64_t kvw_cd_declared_cap(const struct kvw_cd *cd)
 		}
 		if (capacity == 0)
 			return 0;
-		sum += capacity;
+		sum = capacity > UINT64_MAX - sum ? UINT64_MAX : sum + capacity;
 	}
 	return sum;
 }
@@ -296,6 +296,8 @@ void kvw_cd_plan_answered(struct kvw_cd *cd, uint64_t number)
 
 	TAILQ_FOREACH_REVERSE(l2, &cd->salts.asked, kvw_cd_l2_list, of_all)
 	{
+		if (l2->plan < number) /* plans stand there one after the other */
+			return;
 		if (l2->plan == number)
 			l2->answers++;
 	}

@@ -352,6 +352,34 @@ START_TEST(random_reports_and_plans_leave_the_books_right)
 }
 END_TEST
 
+START_TEST(declared_capacities_do_not_overflow)
+{
+	static const char *const backends[] = {"fs", "s3", "nfs"};
+	uint32_t number = 1;
+	struct kvw_ce_batch batch = {.instance = KVW_SLICE("a"),
+		.incarnation = 1,
+		.tier = KVW_CE_L2,
+		.shared = true,
+		.capacity_bytes = INT64_MAX,
+		.capacity_revision = 1};
+	struct kvw_cd_instance *instance;
+
+	for (int i = 0; i < 6; i++) {
+		batch.backend = kvw_slice_of(backends[i / 2]);
+		batch.type = i % 2 == 0 ? KVW_CE_CONFIG : KVW_CE_STORE;
+		batch.seq = ++seq;
+		ck_assert_int_eq(kvw_cd_batch(cd, &batch, SECOND, &instance), KVW_CD_APPLIED);
+		if (batch.type == KVW_CE_STORE)
+			kvw_cd_entry(cd, instance, &batch,
+				&(struct kvw_ce_entry){.key = key_of(&number, "", 0),
+					.size_bytes = 10,
+					.offset = -1});
+		kvw_cd_batch_end(cd, instance, &batch);
+	}
+	ck_assert_uint_eq(kvw_cd_declared_cap(cd), UINT64_MAX);
+}
+END_TEST
+
 START_TEST(keys_that_no_server_can_delete_keep_no_other_salts_from_it)
 {
 	ck_assert_int_eq(kvw_cd_set_quota(cd, KVW_SLICE("s"), 0), KVW_OK);
@@ -384,6 +412,7 @@ int main(void)
 	tcase_add_test(tc, a_private_l2_is_emptied_by_its_own_server_alone);
 	tcase_add_test(tc, a_request_has_at_most_ten_thousand_keys);
 	tcase_add_test(tc, the_declared_cap_needs_all_to_agree);
+	tcase_add_test(tc, declared_capacities_do_not_overflow);
 	tcase_add_test(tc, pins_and_salts_are_bounded);
 	tcase_add_test(tc, keys_that_no_server_can_delete_keep_no_other_salts_from_it);
 	tcase_add_loop_test(tc, random_reports_and_plans_leave_the_books_right, 0, 8);
