@@ -259,9 +259,11 @@ static void put_placement(
 }
 
 /* Order of a lookup's placements: instance, tier, backend. */
-static int compare_placements(
-	const struct kvw_cd *cd, const struct kvw_cd_placement *a, const struct kvw_cd_placement *b)
+static int compare_placements(const void *left, const void *right, void *ctx)
 {
+	const struct kvw_cd_placement *a = *(const struct kvw_cd_placement *const *)left;
+	const struct kvw_cd_placement *b = *(const struct kvw_cd_placement *const *)right;
+	const struct kvw_cd *cd = ctx;
 	int order = strcmp(a->instance->id, b->instance->id);
 
 	if (order == 0 && a->tier != b->tier)
@@ -271,24 +273,27 @@ static int compare_placements(
 	return order != 0 ? order : (a > b) - (a < b);
 }
 
-/* Writes them in order, by picking the next one each time: an object has few. */
 static void put_sorted(
 	struct kvw_page *page, const struct kvw_cd *cd, const struct kvw_cd_object *object)
 {
-	const struct kvw_cd_placement *last = NULL, *next, *at;
+	const struct kvw_cd_placement *at, **sorted;
+	size_t count = 0, i = 0;
 
-	for (;;) {
-		next = NULL;
-		STAILQ_FOREACH(at, &object->placements, entry)
-		if ((last == NULL || compare_placements(cd, at, last) > 0) &&
-			(next == NULL || compare_placements(cd, at, next) < 0))
-			next = at;
-		if (next == NULL)
-			return;
-		kvw_page_string(page, last == NULL ? "" : ",");
-		put_placement(page, cd, next);
-		last = next;
+	STAILQ_FOREACH(at, &object->placements, entry)
+	count++;
+	sorted = calloc(count, sizeof(struct kvw_cd_placement *));
+	if (sorted == NULL) {
+		page->failed = true;
+		return;
 	}
+	STAILQ_FOREACH(at, &object->placements, entry)
+	sorted[i++] = at;
+	qsort_r(sorted, count, sizeof(sorted[0]), compare_placements, (void *)cd);
+	for (i = 0; i < count; i++) {
+		kvw_page_string(page, i == 0 ? "" : ",");
+		put_placement(page, cd, sorted[i]);
+	}
+	free(sorted);
 }
 
 void kvw_cd_page_result(
