@@ -111,7 +111,10 @@ def test_pins_count_and_hold_every_rank(stage):
     for left in (6, 0):
         assert node.ask("DELETE", "/cache/pins", body)[1] == {"requested": 3, "affected": 6, "status": "unpinned"}
         assert node.ask("GET", "/cache/pins")[1]["total"] == left
-    assert node.ask("POST", "/cache/pins", {**body, "cache_salt": "a/b"})[0] == 400
+    for salt, answer in (("a/b", 400), ("\u5bc6" * 128, 200), ("\u5bc6" * 129, 400)):
+        assert node.ask("POST", "/cache/pins", {**body, "cache_salt": salt})[0] == answer
+    many = {**body, "token_ids": [1] * 1029 * CHUNK, "world_size": 255}
+    assert [node.ask(method, "/cache/pins", many)[0] for method in ("POST", "DELETE")] == [400, 400]
     assert node.ask("POST", "/cache/pins", {"model_name": "m", "token_ids": []})[0] == 422
 
 
@@ -273,8 +276,9 @@ def test_a_server_that_fails_to_list_its_l2_does_not_keep_others_from_it(stage):
     s = stage({"kvaware.lmcache.l2_size": "1000000"})
     bad, good = s.node("mp-bad"), s.node("mp-good")
     bad.fault, good.lists = "refuse", True
-    for entry in good.entries(ids(96, 3 * CHUNK)):
-        s.l2.put(entry["key"], 1000)
+    keys = [entry["key"] for entry in good.entries(ids(96, 3 * CHUNK))]
+    for key in [*keys, {**keys[0], "model_name": "a@b"}]:  # with this one a whole deletion would be refused
+        s.l2.put(key, 1000)
     bad.write(ids(97, CHUNK))
     until(lambda: bad.asked, 10, "the first server to be asked")
     good.write(ids(98, CHUNK))

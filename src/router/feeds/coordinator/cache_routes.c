@@ -268,6 +268,12 @@ static void change_pins(struct kvw_conn *conn, struct kvw_coordinator *coordinat
 		json_decref(object);
 		return;
 	}
+	if (tokens.chunks * tokens.world > KVW_CD_PINS) {
+		kvw_coordinator_error(conn, coordinator, 400, "",
+			"these tokens have more than 262144 keys, the most that can be pinned");
+		json_decref(object);
+		return;
+	}
 	if (pin && cd->pins.count + tokens.chunks * tokens.world > KVW_CD_PINS) {
 		kvw_coordinator_error(conn, coordinator, 503, "", "no room for so many pins");
 		json_decref(object);

@@ -372,6 +372,7 @@ static struct kvw_cd_object *add_object(
 	object->name_hash = name_hash;
 	object->rank = key->rank;
 	object->group = key->group;
+	cd->group_most = key->group > cd->group_most ? key->group : cd->group_most;
 	object->model_len = (uint16_t)key->model.len;
 	object->salt_len = (uint16_t)key->salt.len;
 	if (key->model.len > 0)

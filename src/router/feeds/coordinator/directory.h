@@ -176,6 +176,7 @@ struct kvw_cd {
 	struct kvw_cd_counts counts;
 	char *backends[KVW_CD_BACKENDS]; /* owned */
 	uint32_t backend_count;
+	uint32_t group_most; /* the largest object group of any object so far */
 
 	/* private */
 	struct kvw_cd_object **object_table;

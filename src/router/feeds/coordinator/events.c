@@ -324,16 +324,22 @@ static bool read_hash(struct kvw_ce_reader *r, struct kvw_slice *hash)
 	return len % 2 == 0 || fail(r, "expected an even number of hexadecimal digits");
 }
 
-static bool check_salt(struct kvw_ce_reader *r, struct kvw_slice salt)
+bool kvw_ce_is_salt(struct kvw_slice salt)
 {
 	size_t characters = 0;
 
 	for (size_t i = 0; i < salt.len; i++) {
 		if (memchr("@/\\", salt.data[i], 4) != NULL) /* with its NUL */
-			return fail(r, "must not contain @, /, \\ or NUL");
+			return false;
 		characters += ((unsigned char)salt.data[i] & 0xc0) != 0x80;
 	}
-	return characters <= 128 || fail(r, "at most 128 characters");
+	return characters <= 128;
+}
+
+static bool check_salt(struct kvw_ce_reader *r, struct kvw_slice salt)
+{
+	return kvw_ce_is_salt(salt) ||
+	       fail(r, "must have at most 128 characters, none of @, /, \\ and NUL");
 }
 
 static bool read_number32(struct kvw_ce_reader *r, uint32_t *value)

@@ -93,6 +93,9 @@ struct kvw_ce_reader {
 enum kvw_err kvw_ce_read(struct kvw_ce_reader *reader, struct kvw_slice body,
 	const struct kvw_ce_sink *sink) KVW_MUST_CHECK;
 
+/* May LMCache's keys have it as their salt: at most 128 characters, none of @, /, \ and NUL? */
+bool kvw_ce_is_salt(struct kvw_slice salt);
+
 const char *kvw_ce_type_name(enum kvw_ce_type type);
 const char *kvw_ce_tier_name(enum kvw_ce_tier tier);
 

@@ -233,5 +233,7 @@ bool kvw_cr_read_key(const json_t *item, char hash[KVW_CE_HASH_MOST], struct kvw
 			salt == NULL ? 0 : json_string_length(salt)},
 		.rank = (uint32_t)json_integer_value(rank),
 		.group = (uint32_t)json_integer_value(group)};
-	return key->model.len <= KVW_CE_MODEL_MOST && key->salt.len <= KVW_CE_SALT_MOST;
+	return key->model.len <= KVW_CE_MODEL_MOST &&
+	       memchr(key->model.data, '@', key->model.len) == NULL &&
+	       key->salt.len <= KVW_CE_SALT_MOST && kvw_ce_is_salt(key->salt);
 }

@@ -4,21 +4,14 @@
  * Callers name contents by the tokens of a prompt from its beginning. Its complete chunks have the
  * hashes of lmcache_chunks.h; the size of a chunk is configured, since a prompt does not have it.
  */
-#include <stdlib.h>
 #include <string.h>
 
 #include "feeds/coordinator/request.h"
 #include "wire/lmcache_chunks.h"
 
 #define IDS_MOST    1000000u /* token ids of a request; LMCache's limit */
-#define SALT_MOST   128u     /* characters; LMCache's limit */
 #define WORLD_MOST  255u     /* ranks: a byte of LMCache's kv_rank */
-#define GROUPS_MOST 64u      /* object groups of a chunk, beyond the first */
-
-static bool is_salt(const char *salt, size_t len)
-{
-	return strlen(salt) == len && len <= SALT_MOST && strpbrk(salt, "@/\\") == NULL;
-}
+#define GROUPS_MOST 64u      /* number of the last object group that is looked for */
 
 /* The reason why the ids are not token ids; NULL: they are. */
 static const char *ids_fault(const json_t *ids)
@@ -75,7 +68,7 @@ bool kvw_cr_read_tokens(struct kvw_conn *conn, struct kvw_coordinator *coordinat
 			(struct kvw_slice){json_string_value(salt), json_string_length(salt)};
 	if (json_array_size(tokens->ids) > IDS_MOST ||
 		memchr(tokens->model.data, '@', tokens->model.len) != NULL ||
-		!is_salt(tokens->salt.data, tokens->salt.len)) {
+		!kvw_ce_is_salt(tokens->salt)) {
 		kvw_coordinator_error(conn, coordinator, 400, "",
 			"at most 1000000 token_ids, no '@' in model_name, and a cache_salt of at "
 			"most 128 characters without '@', '/' and '\\'");
@@ -86,36 +79,17 @@ bool kvw_cr_read_tokens(struct kvw_conn *conn, struct kvw_coordinator *coordinat
 	return true;
 }
 
-static int compare_groups(const void *a, const void *b)
-{
-	uint32_t left = *(const uint32_t *)a, right = *(const uint32_t *)b;
-
-	return (left > right) - (left < right);
-}
-
-/* Calls fn with the key in the other groups in which the directory has it. */
+/* Calls fn with the key in the other groups in which the directory has it. Groups are numbered from
+ * 0 on, so each number is tried: the objects of one chunk hash can be very many, of all tenants. */
 static bool each_group(
 	const struct kvw_cd *cd, struct kvw_ce_key *key, kvw_cr_key_fn *fn, void *ctx)
 {
-	const struct kvw_cd_binding *binding = kvw_cd_find_binding(cd, key->hash);
-	const struct kvw_cd_object *at;
-	uint32_t groups[GROUPS_MOST];
-	size_t count = 0;
 	bool more = true;
 
-	if (binding == NULL)
-		return true;
-	LIST_FOREACH(at, &binding->objects, member)
-	{
-		key->group = at->group;
-		if (at->group != 0 && count < GROUPS_MOST && kvw_cd_find(cd, key) == at)
-			groups[count++] = at->group;
-	}
-	qsort(groups, count, sizeof(groups[0]), compare_groups);
-	for (size_t i = 0; i < count && more; i++) {
-		key->group = groups[i];
-		more = fn(ctx, key);
-	}
+	for (key->group = 1; more && key->group <= cd->group_most && key->group <= GROUPS_MOST;
+		key->group++)
+		if (kvw_cd_find(cd, key) != NULL)
+			more = fn(ctx, key);
 	key->group = 0;
 	return more;
 }

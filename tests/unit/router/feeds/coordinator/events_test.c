@@ -166,7 +166,8 @@ static const struct {
 		"batches[0].entries[0].key.chunk_hash_hex: expected hexadecimal digits"},
 	{BATCH("\"event_type\":\"store\",\"tier\":\"l1\",\"backend\":\"d\",\"entries\":[{\"key\":{"
 	       "\"cache_salt\":\"a/b\"}}]"),
-		"batches[0].entries[0].key.cache_salt: must not contain @, /, \\ or NUL"},
+		"batches[0].entries[0].key.cache_salt: must have at most 128 "
+		"characters, none of @, /, \\ and NUL"},
 	{BATCH("\"event_type\":\"store\",\"tier\":\"l1\",\"backend\":\"d\",\"entries\":[{\"key\":{"
 	       "\"model_name\":\"a@b\"}}]"),
 		"batches[0].entries[0].key.model_name: must not contain @"},
