@@ -19,7 +19,7 @@
 #include "feeds/coordinator/directory.h"
 #include "feeds/feed.h"
 
-#define KVW_CALLS_MOST   64u
+#define KVW_CALLS_MOST   66u
 #define KVW_CALLS_DUTIES 2u /* evict.c and listing.c have one each */
 
 struct kvw_call;

@@ -4,7 +4,7 @@
  * Three chained hash tables: objects by their whole key, bindings by chunk hash, instances by id.
  * Their hash is seeded, since servers choose the keys. The first two grow by doubling, at once: a
  * million objects are moved in some 30 ms, and each doubling is paid for by as many stores.
- * */
+ */
 #include "feeds/coordinator/directory_parts.h"
 
 #include <assert.h>

@@ -58,9 +58,9 @@ struct kvw_coordinator_evict {
 	bool busy;       /* a request is under way */
 	bool stopped;    /* another process is the coordinator */
 	int64_t rest_ns; /* nothing is planned before */
-	uint64_t plan;   /* its number */
+	uint64_t plan;   /* number of the plan that the request sends */
 	int64_t complained_ns;
-	char server[KVW_CE_INSTANCE_MOST + 1]; /* of its plan */
+	char server[KVW_CE_INSTANCE_MOST + 1]; /* instance that the plan is sent to */
 	uint64_t requests, failures;
 };
 

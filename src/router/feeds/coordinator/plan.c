@@ -16,8 +16,8 @@
 #define WALK_MOST   100000u /* entries: of all salts, and again of the shared pools */
 #define ANSWERS     2u      /* answered requests, before a placement is forgotten */
 #define REST_NS     (INT64_C(1) * 1000000000)
-#define REST_MOST   6u /* doublings of it */
-#define KEEP_FIFTHS 4u /* of a quota, what stays */
+#define REST_MOST   6u /* doublings of REST_NS, after as many failures in a row */
+#define KEEP_FIFTHS 4u /* of a quota: what eviction leaves to its salt */
 
 /* --- servers ---------------------------------------------------------------------------------- */
 

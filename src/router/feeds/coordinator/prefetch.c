@@ -21,9 +21,9 @@
 #include "wire/lmcache_chunks.h"
 
 #define TOKENS_MOST 1000000u /* of a prompt: LMCache's limit */
-#define CHUNKS_MIN  1u       /* cold ones */
+#define CHUNKS_MIN  1u       /* cold chunks that are worth a request */
 #define WALK_MOST   256u     /* objects of one chunk, of all salts and ranks, that are looked at */
-#define FRESH_NS    (10 * KVW_NS_PER_S)
+#define FRESH_NS    (10 * KVW_NS_PER_S) /* a chunk is asked for once in it */
 #define POLL_NS     (200 * KVW_NS_PER_MS)
 #define GIVE_UP_NS  (30 * KVW_NS_PER_S)
 

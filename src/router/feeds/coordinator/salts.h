@@ -46,7 +46,7 @@ struct kvw_cd_salt {
 	struct kvw_cd_salt *next; /* in its bucket */
 	TAILQ_ENTRY(kvw_cd_salt) entry;
 	struct kvw_cd_l2_list l2;
-	uint64_t objects; /* under it */
+	uint64_t objects; /* whose key has the salt */
 	uint64_t bytes[KVW_CE_TIERS];
 	uint64_t asked_bytes; /* of L2, whose deletion is under way */
 	uint64_t limit;       /* bytes of L2, if limited */
