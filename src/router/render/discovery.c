@@ -3,9 +3,9 @@
  *
  * One worker: by the DNS name of its headless Service. kvway then needs no right in the cluster,
  * and its pods get no token. Several, or as many as an autoscaler makes: by the EndpointSlices of
- * the same Service, which change within a second where a cluster's DNS takes 5 to 30 s, name the
- * pod of an address, and contain none of the pods' settings. For that kvway's account may only list
- * and watch EndpointSlices in this namespace.
+ * the same Service (of two pools: of theirs), which change within a second where a cluster's DNS
+ * takes 5 to 30 s, name the pod of an address, and contain none of the pods' settings. For that
+ * kvway's account may only list and watch EndpointSlices in this namespace.
  *
  * A worker's pod waits in either case before it ends (KVW_NOTICE_S): other clients may know it by
  * DNS.
@@ -19,6 +19,14 @@ void kvw_render_discovery(FILE *out, const struct kvw_plan *plan)
 	if (plan->several) {
 		kvw_yaml_line(out, 1, "kubernetes:");
 		kvw_yaml_line(out, 2, "pools:");
+		for (int id = 0; plan->split && id < KVW_POOLS; id++) {
+			kvw_yaml_line(
+				out, 2, "- service: %s%s", plan->name, plan->pools[id].suffix);
+			kvw_yaml_line(out, 3, "port: http");
+			kvw_yaml_line(out, 3, "role: %s", plan->pools[id].role);
+		}
+		if (plan->split)
+			return;
 		kvw_yaml_line(out, 2, "- service: %s-workers", plan->name);
 		kvw_yaml_line(out, 3, "port: http");
 		return;

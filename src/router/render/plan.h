@@ -56,6 +56,20 @@ struct kvw_scaling {
 	int up_s, down_s;
 };
 
+/* Pools of a manifest with spec.pdSpec. */
+enum kvw_pool_id { KVW_POOL_PREFILL, KVW_POOL_DECODE, KVW_POOLS };
+
+/* One of them, and where the manifest has what is its own. */
+struct kvw_pool {
+	const char *role;       /* of its workers, for kvway */
+	const char *suffix;     /* of its objects' names */
+	enum kvw_field_id args; /* behind those of all workers */
+	enum kvw_field_id selector, limits, requests;
+	int replicas;
+	struct kvw_scaling scaling;
+	int tensor_parallel, ranks;
+};
+
 /* Texts without a size are borrowed from the manifest, the options or constants;
  * never NULL, "": none. */
 struct kvw_plan {
@@ -77,9 +91,17 @@ struct kvw_plan {
 
 	int replicas, kvway_replicas;
 	struct kvw_scaling scaling, kvway_scaling;
-	/* Workers, or as many as an autoscaler makes: kvway finds them by the API of Kubernetes,
-	 * one by DNS. */
+	/* Workers, or as many as an autoscaler makes, or two pools: kvway finds them by the API of
+	 * Kubernetes, one by DNS. */
 	bool several;
+	bool split; /* prefill and decode in two pools */
+	struct kvw_pool pools[KVW_POOLS];
+	const struct kvw_pool *pool; /* in a view of one pool (kvw_plan_pool), else NULL */
+	bool same_zone;              /* for both pools */
+	const char *zone;
+	const char *transfer; /* pd.transfer */
+	int64_t threshold;    /* pd.threshold; -1: none */
+	enum kvw_field_id limits, requests; /* of the worker's container */
 	int port;
 	int ranks; /* of one worker: tensor parallel times pipeline parallel */
 	int tensor_parallel;
@@ -123,6 +145,10 @@ struct kvw_plan {
 void kvw_plan_make(const struct kvw_manifest *manifest, const struct kvw_render_options *options,
 	struct kvw_report *mistakes, struct kvw_report *notes, struct kvw_report *remarks,
 	struct kvw_plan *out);
+
+/* The plan as the writer of one pool's workers reads it: with the pool's arguments, resources,
+ * replicas and scaling. It borrows from the plan. */
+void kvw_plan_pool(const struct kvw_plan *plan, enum kvw_pool_id id, struct kvw_plan *out);
 
 /* Whether the workers' arguments have this flag of vLLM (without its dashes), or its short form;
  * its value, "" if it has none, in *value, which is borrowed, if that is not NULL. */

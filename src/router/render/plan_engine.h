@@ -10,4 +10,8 @@
 void kvw_plan_engine(
 	const struct kvw_manifest *manifest, struct kvw_report *mistakes, struct kvw_plan *plan);
 
+/* Fills tensor_parallel and ranks, and checks GPUs and port: of a view of one pool. */
+void kvw_plan_ranks(
+	const struct kvw_manifest *manifest, struct kvw_report *mistakes, struct kvw_plan *plan);
+
 #endif

@@ -2,10 +2,13 @@
  * scaling.c - HorizontalPodAutoscalers of workers and kvway. Their targets have no `replicas`,
  * since each `kubectl apply` would set that again.
  *
- * Workers by the requests that wait at kvway because all workers are full. The metric comes to the
- * cluster by an adapter (deploy/README.md) and carries the label `service` that the ServiceMonitor
- * gives it, so that one endpoint's queue does not scale another's workers.
+ * Workers by the requests that wait at kvway because all workers are full: each request ends at a
+ * worker that decodes. A pool that prefills for others by those that wait in its own vLLM. The
+ * metrics come to the cluster by an adapter (deploy/README.md) and carry the label `service` that
+ * the ServiceMonitor gives them, so that one endpoint's queue does not scale another's workers.
  */
+#include <string.h>
+
 #include "render/objects.h"
 #include "render/yaml.h"
 
@@ -33,16 +36,22 @@ static void begin_scaler(FILE *out, const struct kvw_plan *plan, enum kvw_compon
 
 void kvw_render_scaling_workers(FILE *out, const struct kvw_plan *plan)
 {
+	const char *suffix = plan->pool != NULL ? plan->pool->suffix : "-worker";
+	bool prefills = plan->pool != NULL && strcmp(plan->pool->role, "prefill") == 0;
+	char service[KVW_RENDER_NAME * 2];
+
 	if (!plan->scaling.on)
 		return;
-	begin_scaler(out, plan, KVW_COMPONENT_WORKER, "-worker", &plan->scaling);
+	snprintf(service, sizeof(service), "%s%s", plan->name, prefills ? suffix : "");
+	begin_scaler(out, plan, KVW_COMPONENT_WORKER, suffix, &plan->scaling);
 	kvw_yaml_line(out, 1, "- type: External");
 	kvw_yaml_line(out, 2, "external:");
 	kvw_yaml_line(out, 3, "metric:");
-	kvw_yaml_line(out, 4, "name: kvway_waiting_requests");
+	kvw_yaml_line(out, 4, "name: %s",
+		prefills ? "vllm_num_requests_waiting" : "kvway_waiting_requests");
 	kvw_yaml_line(out, 4, "selector:");
 	kvw_yaml_line(out, 5, "matchLabels:");
-	kvw_yaml_pair(out, 6, "service", plan->name);
+	kvw_yaml_pair(out, 6, "service", service);
 	kvw_yaml_line(out, 3, "target:");
 	kvw_yaml_line(out, 4, "type: AverageValue");
 	kvw_yaml_line(out, 4, "averageValue: \"%d\"", WAITING);
