@@ -20,6 +20,10 @@ enum kvw_stack_use {
 	KVW_STACK_PORT,
 	KVW_STACK_BACKENDS, /* together make `workers` */
 	KVW_STACK_MODELS,
+	KVW_STACK_LABELS,
+	KVW_STACK_PREFILL_LABELS,
+	KVW_STACK_DECODE_LABELS,
+	KVW_STACK_LOGIC,   /* a strategy, or a way to split prefill and decode */
 	KVW_STACK_ONLY,    /* it takes one value, and has no effect */
 	KVW_STACK_NOTE,    /* no effect */
 	KVW_STACK_REFUSED, /* a mistake */
