@@ -15,12 +15,11 @@
  * rates in a window of 64 samples, at least 8.
  *
  * A worker that always has a queue gives no such sample, in particular a worker that is slower than
- * its rate and so gets too much work. So for a request that met others the time between the worker's
- * preceding first token and the request's own counts, which is its prefill time if the worker
- * computes one prompt after the other. That
- * holds only on average (prompts are computed in batches, and their first tokens come together), so
- * times and work are summed over some 64 of them. These sums count until there are eight better
- * samples.
+ * its rate and so gets too much work. So for a request that met others the time between the
+ * worker's preceding first token and the request's own counts, which is its prefill time if the
+ * worker computes one prompt after the other. That holds only on average (prompts are computed in
+ * batches, and their first tokens come together), so times and work are summed over some 64 of
+ * them. These sums count until there are eight better samples.
  *
  * Costs charge one and a half times that time per token: the engine also decodes, and a prompt
  * waits for the running step. (Not the time of attention, which no step repeats.) All workers are
