@@ -50,15 +50,16 @@ void kvw_pd_shared_destroy(struct kvw_pd_shared *shared); /* NULL is allowed */
 /* The learned times of the group's transfers; index SIZE_MAX: those of models without groups. */
 struct kvw_transfer *kvw_pd_transfer(struct kvw_pd_shared *shared, size_t group);
 
-/* The workers' roles: marks those that prefill, and leaves whole requests to those that decode, as long
- * as any is usable. */
+/* The workers' roles: marks those that prefill, and leaves whole requests to those that decode, as
+ * long as any is usable. */
 void kvw_pd_keep(const struct kvw_exchange *x, struct kvw_fleet_table *table);
 /* Whether any worker has a role. */
 bool kvw_pd_has_roles(const struct kvw_exchange *x);
 
-/* Whether the prompt must be read for it, where the strategy does not: its length decides. */
+/* Returns whether the prompt must be read for it, where the strategy does not: its length
+ * decides. */
 bool kvw_pd_reads(const struct kvw_exchange *x);
-/* Whether the strategy's costs choose the decoder, too; else its own choice stands. */
+/* Returns whether the strategy's costs choose the decoder, too; else its own choice stands. */
 bool kvw_pd_chooses(const struct kvw_exchange *x);
 
 /* Before a worker is chosen: forgets what the last attempt has used up. True: a pair is to be
@@ -103,7 +104,7 @@ void kvw_pd_first_token(struct kvw_exchange *x);
 bool kvw_pd_refused(struct kvw_exchange *x, const char *why);
 /* Half of the lease has passed: true if the decoder is left, which is noted. */
 bool kvw_pd_lease_passed(struct kvw_exchange *x);
-/* The attempt has ended. */
+/* Ends the leg under way, if there is one, because the decoder's attempt has ended. */
 void kvw_pd_attempt_ended(struct kvw_exchange *x);
 /* The exchange has. Its memory is freed with the exchange's own. */
 void kvw_pd_end(struct kvw_exchange *x);
@@ -113,7 +114,7 @@ void kvw_pd_record(const struct kvw_parted *pd, struct kvw_request_record *recor
 /* Whether a second request to the decoder could not have what was prefilled. */
 bool kvw_pd_uses_up(const struct kvw_exchange *x);
 
-/* Whether the present attempt's decoder has, or is to get, what was prefilled. */
+/* Returns whether the present attempt's decoder has, or is to get, what was prefilled. */
 static inline bool kvw_pd_hands(const struct kvw_exchange *x)
 {
 	return x->pd != NULL &&

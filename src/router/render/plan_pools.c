@@ -1,10 +1,10 @@
 /*
  * plan_pools.c - see plan_pools.h.
  *
- * Both pools are workers like others, with their own arguments behind the common ones: a plan with
- * `pool` set is read as any plan. What the KV goes by from one pool to the other is vLLM's
- * NixlConnector, unless the manifest's own arguments name another connector, which then has to be
- * one that kvway knows, and the same way in both pools.
+ * Both pools have workers like others, with their own arguments behind the common ones: the
+ * writers read a plan with `pool` set as any plan. vLLM's NixlConnector brings the KV from one pool
+ * to the other, unless the manifest's own arguments name another connector. kvway must then know
+ * that connector, and both pools must have the same.
  */
 #include "render/plan_pools.h"
 
@@ -66,7 +66,7 @@ static void mistake(struct maker *m, enum kvw_field_id id, const char *text)
 		m->mistakes, m->manifest->nodes[id]->place, kvw_fields[id].path, "%s", text);
 }
 
-/* A note on a field, if it was given. */
+/* Notes that a field has no effect, if the manifest has it. */
 static void unused(struct maker *m, enum kvw_field_id id, const char *why)
 {
 	if (field_given(m, id))
@@ -120,7 +120,7 @@ static void scale_kvways(struct maker *m)
 		m->plan->kvway_scaling = read_scaling(m, &kvways_scaler);
 }
 
-/* A node selector and the fields of all workers must not name two places. */
+/* Checks that a node selector and the fields of all workers do not name two places. */
 static void check_selector(struct maker *m, const struct pool_fields *fields)
 {
 	const struct kvw_node *selector = m->manifest->nodes[fields->selector];
@@ -176,7 +176,7 @@ static void take_pool(struct maker *m, enum kvw_pool_id id)
 		plan->ranks = view.ranks;
 }
 
-/* The way of one connector of vLLM; NULL: none that kvway knows. */
+/* Returns the pd.transfer of a connector of vLLM; NULL: kvway knows none. */
 static const char *connector_transfer(const struct kvw_node *config)
 {
 	static const struct {
@@ -193,8 +193,8 @@ static const char *connector_transfer(const struct kvw_node *config)
 	return NULL;
 }
 
-/* The way of a kv-transfer-config in JSON, which is YAML; a MultiConnector's is that of its first
- * connector that is known. NULL as above. */
+/* Returns the pd.transfer of a kv-transfer-config in JSON, which is YAML. A MultiConnector has that
+ * of its first connector that kvway knows. NULL: kvway knows none. */
 static const char *config_transfer(const char *text)
 {
 	struct kvw_report silent = {.mistakes = KVW_REPORT_MOST};
@@ -214,7 +214,7 @@ static const char *config_transfer(const char *text)
 	return transfer;
 }
 
-/* Where the manifest has no connector of its own: NIXL's. */
+/* Returns a pool's pd.transfer: NIXL's, unless the manifest has a connector of its own. */
 static const char *pool_transfer(const struct kvw_plan *plan, enum kvw_pool_id id)
 {
 	static const char name[] = "OPTION_KV_TRANSFER_CONFIG";

@@ -1,5 +1,6 @@
 /*
- * split.c - would one worker that prefills and another that decodes cost less than one alone? (pd.h)
+ * split.c - decides whether two workers, one that prefills and one that decodes, would cost less
+ * than one alone (pd.h).
  */
 #include "proxy/step.h"
 
