@@ -385,6 +385,20 @@ def test_without_a_bootstrap_server_nothing_is_split(workers, kvway):
     assert not any(w.get("kv_source") for w in listed(router))
 
 
+def test_a_prefiller_that_is_not_asked_has_no_prompt(engines, kvway):  # noqa: F811
+    """The strategy picks it, but its bootstrap server does not answer: the prefix tree forgets the prompt."""
+    p, d = engines("--transfer", "mooncake"), engines("--transfer", "mooncake")
+    entries = [{"url": p.worker.url, "role": "prefill", "kv_port": 1}, {"url": d.worker.url, "role": "decode"}]
+    router = kvway([p.worker, d.worker], {**ALWAYS, "pd.transfer": "mooncake", "workers": entries})
+    known(router)
+    question = body_for(CHAT, LONG)
+    assert router.ask("POST", CHAT, body=question).status == 200
+    assert router.metric("kvway_pd_plans_total", plan="whole") == 1
+    shown = ask(router.admin_port, "POST", "/explain", body=question).json()
+    hits = {w["worker"]: w["hit_tokens"] for w in shown["workers"]}
+    assert hits[p.worker.url] == 0 and hits[d.worker.url] > 100
+
+
 @pytest.mark.parametrize("kind", ["nixl", *KINDS])
 def test_a_crowd_of_which_some_leave(engines, split, kind):  # noqa: F811
     """Six clients at once, before workers that break now and then: a client that stays has one worker's answer."""

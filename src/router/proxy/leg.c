@@ -522,11 +522,10 @@ static enum kvw_err make_text(struct kvw_leg *leg)
 	return err == KVW_ENOMEM ? KVW_ENOMEM : KVW_EINVAL;
 }
 
-/* Nothing of it was sent. */
+/* Frees a leg of which nothing was sent. */
 static enum kvw_err give_up(struct kvw_leg *leg, enum kvw_err err)
 {
 	kvw_block_put(&leg->loop->blocks, leg->head);
-	report(leg, KVW_PD_LEG_LOST);
 	free_leg(leg);
 	return err;
 }
@@ -610,4 +609,12 @@ void kvw_leg_first_token(struct kvw_exchange *x)
 {
 	if (x->pd->leg != NULL && x->pd->leg->booked)
 		end_leg(x->pd->leg, KVW_PD_LEG_OK);
+}
+
+void kvw_leg_unbegun(struct kvw_exchange *x)
+{
+	struct kvw_leg none = {.x = x, .loop = x->loop}; /* it has no lease */
+
+	kvw_usage_init(&none.usage);
+	report(&none, KVW_PD_LEG_LOST);
 }
