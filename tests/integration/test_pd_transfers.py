@@ -277,6 +277,18 @@ def test_a_prefiller_that_dies_while_the_decoder_waits(engines, split, kind):  #
 
 
 @pytest.mark.parametrize("kind", BESIDE)
+def test_a_prefiller_that_does_not_answer_while_the_decoder_waits(engines, split, kind):  # noqa: F811
+    """Half of the time for the first token is the decoder's, which serves the request whole."""
+    router, (p,), (d,) = split(kind, {"timeouts.first_token": "3s"})
+    alone = engines(nixl=None)
+    check(router, alone, f"first {LONG}")
+    p.worker.fail("hang")
+    check(router, alone, LONG, timeout=30)
+    assert prefills(router, "timeout") == decodes(router, "fallback") == 1
+    router.wait_idle()
+
+
+@pytest.mark.parametrize("kind", BESIDE)
 def test_a_prefiller_that_is_another_engine(engines, split, kind):  # noqa: F811
     """The decoder gets the former one's id, is refused, and gets the request whole."""
     router, (p,), (d,) = split(kind, {"health.metrics_interval": "60s"})

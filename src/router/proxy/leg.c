@@ -36,7 +36,7 @@ struct kvw_leg {
 	bool connected, fresh, trial;
 	bool heard;                 /* the present link brought a byte */
 	kvw_leg_done_fn *done;
-	int64_t begun_ns;
+	int64_t begun_ns, until_ns; /* it must have ended by then */
 	int status;                 /* 0: no head yet */
 	size_t scanned;             /* of the head, where the search for its end goes on */
 	struct kvw_chain in;        /* of the answer: its head until that is whole */
@@ -195,10 +195,14 @@ bool kvw_leg_look(struct kvw_exchange *x)
 	return true;
 }
 
-void kvw_leg_connect_late(struct kvw_exchange *x)
+void kvw_leg_late(struct kvw_exchange *x)
 {
 	struct kvw_loop *loop = x->loop;
 
+	if (x->pd->timer.kind == KVW_TIMER_PREFILL) {
+		finish(x->pd->leg, KVW_PD_LEG_TIMEOUT);
+		return;
+	}
 	kvw_metrics_add(loop->metrics, KVW_COUNT_TIMEOUT_CONNECT, 1);
 	if (kvw_link_connect_elsewhere(x->pd->leg->link))
 		kvw_loop_timer(loop, &x->pd->timer, KVW_TIMER_CONNECT,
@@ -466,6 +470,19 @@ static void receive(struct kvw_leg *leg)
 		kvw_io_again(io);
 }
 
+/* The leg is connected. Where the decoder waits at the same time, no wait of the exchange limits the
+ * leg's time; once the decoder has given a token the leg's time does not matter. */
+static void limit_time(struct kvw_leg *leg)
+{
+	struct kvw_exchange *x = leg->x;
+
+	if (x->pd->leg_time == KVW_LEG_BESIDE && x->first_token_ns == 0)
+		kvw_timer_set(
+			&leg->loop->timers, &x->pd->timer, KVW_TIMER_PREFILL, leg->until_ns);
+	else
+		kvw_timer_clear(&leg->loop->timers, &x->pd->timer);
+}
+
 static void on_leg_link(struct kvw_link *link, void *user)
 {
 	struct kvw_leg *leg = user;
@@ -483,7 +500,7 @@ static void on_leg_link(struct kvw_link *link, void *user)
 		connection_lost(leg);
 		return;
 	}
-	kvw_timer_clear(&leg->loop->timers, &leg->x->pd->timer);
+	limit_time(leg);
 	if (unsent(leg) > 0 && link->io.writable)
 		send_rest(leg);
 	if (link->io.readable)
@@ -567,13 +584,13 @@ enum kvw_err kvw_leg_begin(struct kvw_exchange *x, kvw_leg_done_fn *done)
 {
 	struct kvw_leg *leg = create_leg(x);
 	struct kvw_loop *loop = x->loop;
-	int64_t until_ns = kvw_pd_leg_until_ns(x);
 	enum kvw_err err;
 
 	if (leg == NULL)
 		return KVW_ENOMEM;
 	leg->done = done;
-	err = until_ns > loop->now_ns ? make_text(leg) : KVW_EINVAL;
+	leg->until_ns = kvw_pd_leg_until_ns(x);
+	err = leg->until_ns > loop->now_ns ? make_text(leg) : KVW_EINVAL;
 	if (err != KVW_EINVAL)
 		kvw_trace_leg(x->trace, loop->now_ns, leg->worker->id, leg->worker->use,
 			kvw_decision_cached(&x->pd->decision));
@@ -586,7 +603,7 @@ enum kvw_err kvw_leg_begin(struct kvw_exchange *x, kvw_leg_done_fn *done)
 	kvw_stall_wait(&leg->worker->stall, x->pd->decision.prefill_ns, loop->now_ns);
 	kvw_account_update(loop->shared->memory, &leg->memory, leg->text_len);
 	if (x->pd->leg_time == KVW_LEG_FIRST)
-		kvw_wait_begin(x, &prefill, until_ns);
+		kvw_wait_begin(x, &prefill, leg->until_ns);
 	if (leg->connected)
 		kvw_io_again(&leg->link->io);
 	return KVW_OK;

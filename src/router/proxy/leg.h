@@ -38,8 +38,9 @@ void kvw_leg_first_token(struct kvw_exchange *x);
  * Returns whether, and then the exchange has gone on. */
 bool kvw_leg_look(struct kvw_exchange *x);
 
-/* timeouts.connect has passed for the leg under way: tries the prefiller's next address, or ends it. */
-void kvw_leg_connect_late(struct kvw_exchange *x);
+/* The timer of the leg under way has passed. After timeouts.connect: tries the prefiller's next
+ * address, or ends the leg. After the time for the whole leg: ends it. */
+void kvw_leg_late(struct kvw_exchange *x);
 
 /* Frees what has ended. Between turns of the loop. */
 void kvw_leg_reap(struct kvw_loop *loop);
