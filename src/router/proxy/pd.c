@@ -602,9 +602,9 @@ void kvw_pd_attempt_ended(struct kvw_exchange *x)
 	kvw_timer_clear(&x->loop->timers, &pd->timer);
 	if (!kvw_pd_hands(x))
 		return;
-	drop_body(x);
 	reusable = !kvw_pd_uses_up(x) ||
 		   (x->attempt.written == 0 && pd->leg_time == KVW_LEG_FIRST);
+	drop_body(x);
 	pd->given = false;
 	if (reusable && x->first_token_ns == 0) { /* another decoder can have what is there */
 		pd->handed_ns = 0;
