@@ -333,14 +333,15 @@ def test_pushed_legs_on_the_wire(workers, kvway):
         if body:
             seen["d"].append((json.loads(body), ex.headers))
             until(lambda: len(seen["p"]) == len(seen["d"]), what="the prefiller was asked, too")
-        answer(ex)
+        ex.respond(200, [("X-Request-Id", ex.headers.get("x-request-id", ""))], {"choices": []})  # as vLLM can
 
     p.script, d.script = prefill, decode
     entries = [{"url": p.url, "role": "prefill"}, {"url": d.url, "role": "decode"}]
     router = kvway([p, d], {**ALWAYS, "pd.transfer": "nixl-push", "workers": entries})
     known(router)
     for _ in range(2):
-        assert router.ask("POST", CHAT, [("X-Request-Id", "mine")], body=body_for(CHAT)).status == 200
+        got = router.ask("POST", CHAT, [("X-Request-Id", "mine")], body=body_for(CHAT))
+        assert got.status == 200 and got.headers.get("x-request-id") == "mine"
     assert seen["d"][0][0]["kv_transfer_params"] == params
     ids = [headers.get("x-request-id") for _, headers in seen["d"]]
     assert ids == [headers.get("x-request-id") for _, headers in seen["p"]]

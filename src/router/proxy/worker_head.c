@@ -42,17 +42,27 @@ static void hide(struct kvw_head *head, struct kvw_slice name)
 			head->fields[i].hop_by_hop = true;
 }
 
-/* Fields by which the two workers of a split request find each other. */
+static void hide_id(struct kvw_head *head)
+{
+	hide(head, KVW_SLICE("x-request-id"));
+	head->first[KVW_FIELD_X_REQUEST_ID] = -1;
+}
+
+/* Writes the fields by which the two workers of a split request find each other. */
 static void write_transfer(const struct kvw_exchange *x, struct kvw_head *head, bool prefills,
 	struct kvw_writer *w)
 {
 	if (x->pd->kind->fields == NULL || (prefills && !x->pd->kind->renames))
 		return;
-	if (x->pd->kind->renames) {
-		hide(head, KVW_SLICE("x-request-id"));
-		head->first[KVW_FIELD_X_REQUEST_ID] = -1;
-	}
+	if (x->pd->kind->renames)
+		hide_id(head);
 	x->pd->kind->fields(x, prefills, w);
+}
+
+void kvw_worker_head_answered(const struct kvw_exchange *x, struct kvw_head *head)
+{
+	if (kvw_pd_hands(x) && x->pd->kind->renames)
+		hide_id(head);
 }
 
 struct kvw_block *kvw_worker_head(struct kvw_exchange *x, struct kvw_worker *worker,

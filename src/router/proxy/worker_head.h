@@ -21,4 +21,8 @@ struct kvw_worker_body {
 struct kvw_block *kvw_worker_head(struct kvw_exchange *x, struct kvw_worker *worker,
 	const struct kvw_worker_body *body);
 
+/* In the head of the attempt's answer: hides the X-Request-Id of a worker that got another one than
+ * the client's (transfer.h, `renames`), so that the client gets its own. */
+void kvw_worker_head_answered(const struct kvw_exchange *x, struct kvw_head *head);
+
 #endif
