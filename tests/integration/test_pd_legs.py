@@ -220,7 +220,7 @@ def test_what_was_prefilled_for_one_group_is_not_used_by_another(workers, kvway)
 
 
 def test_a_decoder_that_is_never_connected_to_leaves_its_id_unused(workers, kvway):
-    """What was prefilled beside it may be gone by then: another decoder gets a prefill of its own."""
+    """What was prefilled meanwhile may be gone by then: another decoder gets a prefill of its own."""
     p, d = workers(2)
     names = []
 

@@ -205,12 +205,14 @@ def test_both_legs_on_the_wire(workers, kvway, kind):
     router = kvway([p, d], {**ALWAYS, "pd.transfer": kind, "pd.port": 7777, "workers": entries})
     known(router)
     sent = b'{ "model":"tiny", "max_tokens" : 77,"messages":[{"role":"user","content":"h\\u00e4"}]}'
-    headers = [("Content-Type", "application/json"), ("X-Prefiller-Host-Port", "10.0.0.1:80")]
+    forged = ["X-Prefiller-Host-Port", "X-Prefiller-Url", "X-Encoder-Hosts-Ports", "X-Data-Parallel-Host-Port"]
+    headers = [("Content-Type", "application/json"), *((name, "10.0.0.1:80") for name in forged)]
     assert router.ask("POST", CHAT, headers, body=sent).status == 200
     body, fields = seen["d"]
     if kind == "sidecar":
         assert "p" not in seen and body == sent
         assert fields.get("x-prefiller-host-port") == p.url.removeprefix("http://")
+        assert not any(fields.get(name.lower()) for name in forged[1:])
         return
     asked = json.loads(seen["p"][0])
     assert asked["max_tokens"] == 1

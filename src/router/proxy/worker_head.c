@@ -42,6 +42,16 @@ static void hide(struct kvw_head *head, struct kvw_slice name)
 			head->fields[i].hop_by_hop = true;
 }
 
+/* Hides the fields that name workers to llm-d's routing sidecar, of this or an earlier version: a
+ * client could direct the sidecar to any address. */
+static void hide_from_sidecar(struct kvw_head *head)
+{
+	hide(head, KVW_SLICE(KVW_PREFILLER_FIELD));
+	hide(head, KVW_SLICE("x-prefiller-url"));
+	hide(head, KVW_SLICE("x-encoder-hosts-ports"));
+	hide(head, KVW_SLICE("x-data-parallel-host-port"));
+}
+
 static void hide_id(struct kvw_head *head)
 {
 	hide(head, KVW_SLICE("x-request-id"));
@@ -112,7 +122,7 @@ struct kvw_block *kvw_worker_head(struct kvw_exchange *x, struct kvw_worker *wor
 	else
 		kvw_rank_write_field(x, &loop->request_head, &w);
 	if (x->config->pd_transfer == KVW_PD_TRANSFER_SIDECAR)
-		hide(&loop->request_head, KVW_SLICE(KVW_PREFILLER_FIELD));
+		hide_from_sidecar(&loop->request_head);
 	if (x->pd != NULL && (body->prefills || kvw_pd_hands(x)))
 		write_transfer(x, &loop->request_head, body->prefills, &w);
 	if (x->pd != NULL && (body->prefills || kvw_pd_hands(x)) && x->pd->kind->renames)
