@@ -354,12 +354,15 @@ def test_pushed_legs_on_the_wire(workers, kvway):
     assert told == left
 
 
-def test_mooncake_legs_on_the_wire(workers, kvway):
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
+def test_mooncake_legs_on_the_wire(workers, kvway, host):
     p, d = workers(2)
+    url = p.url.replace("127.0.0.1", host)
     seen = {}
 
     def prefill(ex):
         if ex.path == "/query":
+            seen["query"] = ex.headers
             ex.respond(200, (), {"0": {"engine_id": "engine-1", "worker_addr": {"0": {"0": "tcp://h:1"}}}})
             return
         seen["p"] = json.loads(ex.read_body())
@@ -373,10 +376,11 @@ def test_mooncake_legs_on_the_wire(workers, kvway):
         answer(ex)
 
     p.script, d.script = prefill, decode
-    entries = [{"url": p.url, "role": "prefill", "kv_port": p.port}, {"url": d.url, "role": "decode"}]
+    entries = [{"url": url, "role": "prefill", "kv_port": p.port, "api_key": "secret"}, {"url": d.url, "role": "decode"}]
     router = kvway([p, d], {**ALWAYS, "pd.transfer": "mooncake", "workers": entries})
     known(router)
     until(lambda: any(w.get("kv_source") for w in listed(router)), what="its id is known")
+    assert "authorization" not in seen["query"], "the bootstrap server has no TLS"
     assert router.ask("POST", CHAT, body=body_for(CHAT)).status == 200
     asked, told = seen["p"]["kv_transfer_params"], seen["d"]["kv_transfer_params"]
     name = asked.pop("transfer_id")
@@ -385,7 +389,7 @@ def test_mooncake_legs_on_the_wire(workers, kvway):
         "do_remote_prefill": True,
         "do_remote_decode": False,
         "transfer_id": name,
-        "remote_bootstrap_addr": p.url,
+        "remote_bootstrap_addr": url,
         "remote_engine_id": "engine-1",
     }
 
