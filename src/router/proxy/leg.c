@@ -49,8 +49,8 @@ struct kvw_leg {
 
 /* --- its end --- */
 
-/* The request, scanned once more, if the prefiller computed nothing for it that the strategy could
- * count on. Else NULL. */
+/* Returns the request, scanned once more, if the prefiller computed nothing for it that the strategy
+ * could count on; else NULL. */
 static const struct kvw_route_request *unserved(struct kvw_exchange *x, enum kvw_pd_leg outcome)
 {
 	if (outcome == KVW_PD_LEG_OK || outcome == KVW_PD_LEG_NO_PARAMS ||
@@ -163,7 +163,8 @@ void kvw_leg_reap(struct kvw_loop *loop)
 	}
 }
 
-/* By itself, and not since its exchange waits no longer. */
+/* Ends a leg of itself (its answer, its connection, its worker or its time), not because its exchange
+ * waits no longer, and goes on with the exchange. */
 static void finish(struct kvw_leg *leg, enum kvw_pd_leg outcome)
 {
 	struct kvw_exchange *x = leg->x;
@@ -224,7 +225,7 @@ static void wait_ended(struct kvw_exchange *x, enum kvw_waited how)
 
 static void wait_expired(struct kvw_exchange *x)
 {
-	(void)x; /* it goes on with what wait_ended has noted */
+	(void)x; /* the exchange goes on with the outcome that wait_ended has noted */
 }
 
 static const struct kvw_wait_kind prefill = {
@@ -384,7 +385,7 @@ static void feed_answer(struct kvw_leg *leg, const char *data, size_t len)
 
 static void on_leg_link(struct kvw_link *link, void *user);
 
-/* False: there is none; the leg is as it was. */
+/* Takes a connection to the prefiller. False: there is none; the leg is as it was. */
 static bool connect_leg(struct kvw_leg *leg, bool fresh)
 {
 	struct kvw_loop *loop = leg->loop;
@@ -509,7 +510,7 @@ static void on_leg_link(struct kvw_link *link, void *user)
 
 /* --- its beginning --- */
 
-/* Head and body as the prefiller gets them. KVW_EINVAL: the body must stay whole. KVW_ENOMEM. */
+/* Writes head and body for the prefiller. KVW_EINVAL: the request must stay whole. KVW_ENOMEM. */
 static enum kvw_err make_text(struct kvw_leg *leg)
 {
 	struct kvw_exchange *x = leg->x;
@@ -568,7 +569,7 @@ static void end_with_attempt(struct kvw_exchange *x)
 	end_leg(x->pd->leg, x->first_token_ns != 0 ? KVW_PD_LEG_OK : KVW_PD_LEG_CANCELLED);
 }
 
-/* Books its work at the prefiller. */
+/* Books the leg's work at the prefiller. */
 static void take_lease(struct kvw_leg *leg)
 {
 	const struct kvw_decision *decision = &leg->x->pd->decision;

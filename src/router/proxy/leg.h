@@ -31,7 +31,7 @@ enum kvw_err kvw_leg_book(struct kvw_exchange *x) KVW_MUST_CHECK;
  * no request, so that the strategy does not believe that this prefiller has the prompt. */
 void kvw_leg_unbegun(struct kvw_exchange *x);
 
-/* The decoder's first token came. */
+/* The decoder's first token came: ends a leg that was booked. */
 void kvw_leg_first_token(struct kvw_exchange *x);
 
 /* Ends the leg, if its worker has left, is down, asleep or stands still: it would wait in vain.
