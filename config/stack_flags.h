@@ -12,14 +12,18 @@
 #include "config/build.h"
 
 enum kvw_stack_use {
-	KVW_STACK_TEXT,         /* its text is the value of its key */
-	KVW_STACK_SECONDS,      /* a number of seconds */
-	KVW_STACK_LIST, /* its text is the only entry of its keys, which are lists of names */
+	KVW_STACK_TEXT,         /* the flag's value is the value of the row's key */
+	KVW_STACK_SECONDS,      /* the same, for a number of seconds */
+	KVW_STACK_LIST,         /* the row's keys are lists of names, with the value as only entry */
 	KVW_STACK_LMCACHE_PORT, /* a port on all addresses */
 	KVW_STACK_HOST,         /* together make `listen` */
 	KVW_STACK_PORT,
 	KVW_STACK_BACKENDS, /* together make `workers` */
 	KVW_STACK_MODELS,
+	KVW_STACK_LABELS,
+	KVW_STACK_PREFILL_LABELS,
+	KVW_STACK_DECODE_LABELS,
+	KVW_STACK_LOGIC,   /* a strategy, or a way to split prefill and decode */
 	KVW_STACK_ONLY,    /* it takes one value, and has no effect */
 	KVW_STACK_NOTE,    /* no effect */
 	KVW_STACK_REFUSED, /* a mistake */

@@ -131,7 +131,7 @@ static inline struct kvw_holder kvw_holder_unpack(uint64_t word)
 	};
 }
 
-/* Returns the tick of the last use of the chunks beyond `mid`. */
+/* Returns the tick of the last use of the chunks from number h.mid on, h.older before h.tick. */
 static inline uint32_t kvw_holder_rest_tick(struct kvw_holder h)
 {
 	return h.tick - h.older;

@@ -178,7 +178,8 @@ void kvw_table_look(const struct kvw_table *table, const struct kvw_chunk *chunk
 	const struct kvw_table_asked *asked, struct kvw_table_found *found);
 
 /* Enters a node that begins at chunk `at` of a chain, with a run of `length` < 32 chunks. Sets
- * *home, the bucket of its group. KVW_EINVAL: such a node exists. KVW_ELIMIT: no room. */
+ * *home, the bucket of its group (eight consecutive chunks, as above). KVW_EINVAL: such a node
+ * exists. KVW_ELIMIT: no room. */
 enum kvw_err kvw_table_insert(struct kvw_table *table, const struct kvw_chunk *chunks, uint32_t at,
 	uint32_t node, uint32_t length, uint32_t *home) KVW_MUST_CHECK;
 

@@ -15,14 +15,14 @@
  * rates in a window of 64 samples, at least 8.
  *
  * A worker that always has a queue gives no such sample, in particular a worker that is slower than
- * its rate and so gets too much work. So for requests that met others the time since the last first
- * token before theirs counts, which is their prefill time if the worker computes in turn. That
- * holds only on average (prompts are computed in batches, and their first tokens come together), so
- * times and work are summed over some 64 of them. These sums count until there are eight better
- * samples.
+ * its rate and so gets too much work. So for a request that met others the time between the
+ * worker's preceding first token and the request's own counts, which is its prefill time if the
+ * worker computes one prompt after the other. That holds only on average (prompts are computed in
+ * batches, and their first tokens come together), so times and work are summed over some 64 of
+ * them. These sums count until there are eight better samples.
  *
  * Costs charge one and a half times that time per token: the engine also decodes, and a prompt
- * waits for the running step. (Not for attention, which is in no step twice.) All workers are
+ * waits for the running step. (Not the time of attention, which no step repeats.) All workers are
  * charged alike, so this hardly changes a choice; but an estimate that ends too early sends the
  * worker the next prompt too early, while first tokens correct one that ends too late. In the
  * replay of a conversation trace at twice its rate goodput is the same for charges of 1.5 to 6

@@ -304,7 +304,7 @@ bool kvt_barrier_erase_lower(struct kvt *k, struct kvt_barrier *b)
 			continue;
 		}
 		bad |= kvt_refused_erase(&k->lower[i], b->keys, b->n);
-		unhide(k, b, i); /* a refused store erases these keys itself before it is shown */
+		unhide(k, b, i); /* a refused store erases the keys itself, before any lookup uses it */
 	}
 	return bad;
 }

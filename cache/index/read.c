@@ -51,7 +51,7 @@ static void prolong(struct look *look, struct kvt_entry *e)
 	atomic_store_explicit(&e->expires_wall_ns, wall_ns + (int64_t)ttl_ns, memory_order_relaxed);
 }
 
-/* Returns whether this entry is LIVE and has this key. */
+/* Returns whether this entry is LIVE, has this key and is within its TTL. */
 static bool shows(struct look *look, const struct kvt_entry *e, const struct kvt_key *key)
 {
 	uint64_t state = kvt_entry_state(e);
@@ -61,7 +61,8 @@ static bool shows(struct look *look, const struct kvt_entry *e, const struct kvt
 	return kvt_entry_state(e) >> KVT_GENERATION_SHIFT == state >> KVT_GENERATION_SHIFT;
 }
 
-/* Does the same as shows(), and takes a hold. */
+/* Returns whether the entry is live, of this key and within its TTL, as shows() does; if so, takes a
+ * hold on it. */
 static bool takes(struct look *look, struct kvt_entry *e, const struct kvt_key *key)
 {
 	uint64_t state = kvt_entry_state(e);

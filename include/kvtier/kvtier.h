@@ -606,7 +606,8 @@ KVT_API enum kvt_status kvt_erase_tenant(struct kvt *k, const struct kvt_tenant 
 /* Erases all chunks of a fingerprint. The handle's own fingerprint: empties its store. Another one:
  * removes the store with that fingerprint under the same path and of the same rank (KVT_MISS: there
  * is none; KVT_ELOCKED: another process owns it). With a shared tier all processes of that
- * fingerprint are informed, also the owner of such a store, and KVT_OK is as of kvt_erase. */
+ * fingerprint are informed, also the owner of such a store; KVT_OK promises what an erase of a
+ * tenant does (above). */
 KVT_API enum kvt_status kvt_erase_version(struct kvt *k, const struct kvt_fingerprint *fingerprint,
 	uint64_t timeout_ns, size_t *erased) KVT_MUST_CHECK;
 

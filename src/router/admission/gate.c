@@ -24,7 +24,8 @@
 #define PATIENT           1.5
 #define HEAVY_NS          5e9 /* prefill that delays a worker's streams noticeably */
 #define HEAVY_WEIGHT      0.6
-#define TOO_LATE_NS       1e15 /* cost of an answer that comes too late to keep the promise */
+/* cost of an answer whose first token comes after its service level's time */
+#define TOO_LATE_NS       1e15
 /* part of a prompt's prefill that is added for each foreign stream that it delays */
 #define FOREIGN_WEIGHT    0.07
 /* a program comes back almost surely if this share of its turns had a next one */

@@ -126,8 +126,8 @@ struct kvw_gate {
 	double lag; /* actual over predicted time to first token: four of five requests are below */
 	double more_ns; /* ns beyond lag times the prediction: nine of ten requests are below */
 	size_t usable;       /* number of usable workers at the last judgement */
-	bool any_open;       /* one of these workers can take a prompt */
-	bool any_idle;       /* one of these workers is idle */
+	bool any_open;       /* at least one usable worker can take a prompt */
+	bool any_idle;       /* at least one usable worker is idle */
 	/* The engine of each candidate, usable or not, would refuse a prompt. */
 	bool all_full;
 	/* Every worker is kept from taking a prompt by foreign requests or its engine's own

@@ -25,7 +25,7 @@
 #define DISCOVER_TICK_NS (20 * KVW_NS_PER_MS)
 #define TICK_NS          (100 * KVW_NS_PER_MS)
 #define NONE_AGAIN_NS    (60 * KVW_NS_PER_S) /* until a worker without events is asked again */
-#define STRANGER_NS      (60 * KVW_NS_PER_S) /* least time between log lines on strangers */
+#define STRANGER_NS      (60 * KVW_NS_PER_S) /* between log lines about unknown workers */
 
 struct vllm_feed;
 

@@ -138,7 +138,8 @@ void kvw_rank_refused(struct kvw_worker *worker, int64_t number, int64_t now_ns)
 	bool other = index == KVW_RANK_INDEX &&
 		     number_of(worker, KVW_RANK_GLOBAL) != number_of(worker, KVW_RANK_INDEX);
 
-	/* When several requests were refused for the same number, only the first one changes it. */
+	/* Several requests in flight may be refused for one wrong number: only the first refusal
+	 * changes the kind of number that is sent. */
 	if (index == KVW_RANK_UNSENT || number != number_of(worker, index))
 		return;
 	atomic_store(&lead->rank_proven, false);

@@ -82,8 +82,8 @@ static struct kvw_slice guess_target(const struct kvw_config *config, struct kvw
 	return found;
 }
 
-/* Returns whether a field belongs to the question's own connection, or is written for the explained
- * request. */
+/* Returns whether the explained request gets no copy of this field of POST /explain: the field
+ * concerns the connection, or kvway writes the request's own. */
 static bool is_own_field(const struct kvw_dry_run *run, const struct kvw_field *field)
 {
 	static const char *const names[] = {"host", "connection", "content-length",

@@ -68,9 +68,9 @@ struct kvw_exact_tokens {
 
 /* admit.h. */
 struct kvw_admitting {
-	struct kvw_entrant entrant;
+	struct kvw_entrant entrant; /* the request as the gate sees it (admission/gate.h) */
 	struct kvw_gate *gate; /* one of the loop's gates; NULL: the request was not judged */
-	bool entered;          /* the members of the entrant that belong to its owner are filled */
+	bool entered;          /* the entrant's members that its caller fills are filled */
 	bool admitted;         /* the request may be sent to entrant.wait.worker */
 	enum kvw_reason wish;  /* the strategy's reason for its choice ... */
 	uint32_t wished;       /* ... and the chosen worker */
