@@ -49,8 +49,8 @@ struct kvw_leg {
 
 /* --- its end --- */
 
-/* Returns the request, scanned once more, if the prefiller computed nothing for it that the strategy
- * could count on; else NULL. */
+/* Returns the request, scanned once more, if the prefiller computed nothing for it that the
+ * strategy could count on; else NULL. */
 static const struct kvw_route_request *unserved(struct kvw_exchange *x, enum kvw_pd_leg outcome)
 {
 	if (outcome == KVW_PD_LEG_OK || outcome == KVW_PD_LEG_NO_PARAMS ||
@@ -163,8 +163,8 @@ void kvw_leg_reap(struct kvw_loop *loop)
 	}
 }
 
-/* Ends a leg of itself (its answer, its connection, its worker or its time), not because its exchange
- * waits no longer, and goes on with the exchange. */
+/* Ends a leg for its own reason (its answer, its connection, its worker or its time), and not
+ * because its exchange waits no longer; goes on with the exchange. */
 static void finish(struct kvw_leg *leg, enum kvw_pd_leg outcome)
 {
 	struct kvw_exchange *x = leg->x;
@@ -471,8 +471,8 @@ static void receive(struct kvw_leg *leg)
 		kvw_io_again(io);
 }
 
-/* The leg is connected. Where the decoder waits at the same time, no wait of the exchange limits the
- * leg's time; once the decoder has given a token the leg's time does not matter. */
+/* The leg is connected. Where the decoder waits at the same time, no wait of the exchange limits
+ * the leg's time; once the decoder has given a token the leg's time does not matter. */
 static void limit_time(struct kvw_leg *leg)
 {
 	struct kvw_exchange *x = leg->x;
@@ -562,8 +562,8 @@ static struct kvw_leg *create_leg(struct kvw_exchange *x)
 	return leg;
 }
 
-/* Ends the leg under way, because the decoder's attempt ends. A first token of the decoder shows that
- * the leg's KV was there, although the leg's answer only comes later. */
+/* Ends the leg under way, because the decoder's attempt ends. A first token of the decoder shows
+ * that the leg's KV was there, although the leg's answer only comes later. */
 static void end_with_attempt(struct kvw_exchange *x)
 {
 	end_leg(x->pd->leg, x->first_token_ns != 0 ? KVW_PD_LEG_OK : KVW_PD_LEG_CANCELLED);

@@ -27,8 +27,8 @@ enum kvw_err kvw_leg_begin(struct kvw_exchange *x, kvw_leg_done_fn *done) KVW_MU
  * with the decoder's first token or with the attempt. KVW_ENOMEM: as above. */
 enum kvw_err kvw_leg_book(struct kvw_exchange *x) KVW_MUST_CHECK;
 
-/* Reports to the strategy that the prefiller of x->pd->decision, which the strategy has picked, gets
- * no request, so that the strategy does not believe that this prefiller has the prompt. */
+/* Reports to the strategy that the prefiller of x->pd->decision, which the strategy has picked,
+ * gets no request, so that the strategy does not believe that this prefiller has the prompt. */
 void kvw_leg_unbegun(struct kvw_exchange *x);
 
 /* The decoder's first token came: ends a leg that was booked. */

@@ -388,8 +388,8 @@ static uint64_t pair_key(const struct kvw_exchange *x)
 	return XXH3_64bits(ids, sizeof(ids));
 }
 
-/* Returns whether the pair may transfer now. Where the prefiller is another engine than at the pair's
- * last transfer, one request at a time tries it. */
+/* Returns whether the pair may transfer now. Where the prefiller is another engine than at the
+ * pair's last transfer, one request at a time tries it. */
 static bool may_transfer(struct kvw_exchange *x)
 {
 	struct kvw_pd_shared *shared = x->loop->shared->pd;
@@ -559,8 +559,8 @@ bool kvw_pd_refused(struct kvw_exchange *x, const char *why)
 	return true;
 }
 
-/* Returns whether the decoder's engine has computed since it was handed the request, and lately: then
- * its scheduler has seen the request, and its heartbeats prolong the prefiller's lease. */
+/* Returns whether the decoder's engine has computed since it was handed the request, and lately:
+ * then its scheduler has seen the request, and its heartbeats prolong the prefiller's lease. */
 static bool engine_moves(const struct kvw_exchange *x)
 {
 	int64_t moved_ns = kvw_stall_moved_ns(&x->attempt.worker->stall);

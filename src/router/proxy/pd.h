@@ -95,16 +95,17 @@ void kvw_pd_leg_ended(struct kvw_exchange *x, enum kvw_pd_leg outcome, int statu
 /* --- the decoder --- */
 /* Gives the decoder what its transfer needs, if that may be used now. */
 void kvw_pd_hand_over(struct kvw_exchange *x);
-/* For an attempt with a body of its own (kvw_pd_body). True: half of the lease has passed before the
- * decoder was sent a byte; noted as the attempt's failure, after which the prompt is prefilled
+/* For an attempt with a body of its own (kvw_pd_body). True: half of the lease has passed before
+ * the decoder was sent a byte; noted as the attempt's failure, after which the prompt is prefilled
  * again. */
 bool kvw_pd_too_late(struct kvw_exchange *x);
 /* The decoder was sent its first bytes. */
 void kvw_pd_handed(struct kvw_exchange *x);
 /* The decoder's first token came. */
 void kvw_pd_first_token(struct kvw_exchange *x);
-/* The decoder answers an error, or its stream begins with one. True: noted as the attempt's failure,
- * after which a decoder gets the request whole. False: nothing that can be had once was handed. */
+/* The decoder answers an error, or its stream begins with one. True: noted as the attempt's
+ * failure, after which a decoder gets the request whole. False: it was handed nothing that can be
+ * had only once. */
 bool kvw_pd_refused(struct kvw_exchange *x, const char *why);
 /* Half of the lease has passed: true if the decoder is left, which is noted. */
 bool kvw_pd_lease_passed(struct kvw_exchange *x);
