@@ -217,3 +217,35 @@ def test_what_was_prefilled_for_one_group_is_not_used_by_another(workers, kvway)
     assert router.ask("POST", CHAT, body=body_for(CHAT), timeout=30).status == 200
     assert asked.is_set()
     assert all("kv_transfer_params" not in b for b in bodies)
+
+
+def test_a_decoder_that_is_never_connected_to_leaves_its_id_unused(workers, kvway):
+    """What was prefilled meanwhile may be gone by then: another decoder gets a prefill of its own."""
+    p, d = workers(2)
+    names = []
+
+    def prefill_or_say_where(ex):
+        if ex.path == "/query":
+            ex.respond(200, (), {"0": {"engine_id": "e", "worker_addr": {}}})
+            return
+        names.append(json.loads(ex.read_body())["kv_transfer_params"]["transfer_id"])
+        ex.respond(200, (), {"kv_transfer_params": None})
+
+    bodies = []
+
+    def decode(ex):
+        bodies.append(json.loads(ex.read_body()))
+        answer(ex)
+
+    p.script, d.script = prefill_or_say_where, decode
+    with DeafPort() as port:
+        deaf = f"http://127.0.0.1:{port.port}"
+        entries = [entry(p.url, "prefill", kv_port=p.port), entry(deaf, "decode"), entry(d.url, "decode")]
+        config = {"pd.transfer": "mooncake", "timeouts.connect": "500ms", "loops": 1}
+        router = started([p, d], kvway, entries, config)
+        until(lambda: any(w.get("kv_source") for w in ask(router.admin_port, "GET", "/workers").json()), what="id known")
+        while router.metric("kvway_timeouts_total", kind="connect") == 0:
+            bodies.clear()
+            assert router.ask("POST", CHAT, body=body_for(CHAT)).status == 200
+    assert [b["kv_transfer_params"]["transfer_id"] for b in bodies] == names[-1:]
+    assert len(names) == prefills(router, "ok") and decodes(router, "repeated") == 1

@@ -205,12 +205,14 @@ def test_both_legs_on_the_wire(workers, kvway, kind):
     router = kvway([p, d], {**ALWAYS, "pd.transfer": kind, "pd.port": 7777, "workers": entries})
     known(router)
     sent = b'{ "model":"tiny", "max_tokens" : 77,"messages":[{"role":"user","content":"h\\u00e4"}]}'
-    headers = [("Content-Type", "application/json"), ("X-Prefiller-Host-Port", "10.0.0.1:80")]
+    forged = ["X-Prefiller-Host-Port", "X-Prefiller-Url", "X-Encoder-Hosts-Ports", "X-Data-Parallel-Host-Port"]
+    headers = [("Content-Type", "application/json"), *((name, "10.0.0.1:80") for name in forged)]
     assert router.ask("POST", CHAT, headers, body=sent).status == 200
     body, fields = seen["d"]
     if kind == "sidecar":
         assert "p" not in seen and body == sent
         assert fields.get("x-prefiller-host-port") == p.url.removeprefix("http://")
+        assert not any(fields.get(name.lower()) for name in forged[1:])
         return
     asked = json.loads(seen["p"][0])
     assert asked["max_tokens"] == 1
@@ -277,6 +279,18 @@ def test_a_prefiller_that_dies_while_the_decoder_waits(engines, split, kind):  #
 
 
 @pytest.mark.parametrize("kind", BESIDE)
+def test_a_prefiller_that_does_not_answer_while_the_decoder_waits(engines, split, kind):  # noqa: F811
+    """Half of the time for the first token is the decoder's, which serves the request whole."""
+    router, (p,), (d,) = split(kind, {"timeouts.first_token": "3s"})
+    alone = engines(nixl=None)
+    check(router, alone, f"first {LONG}")
+    p.worker.fail("hang")
+    check(router, alone, LONG, timeout=30)
+    assert prefills(router, "timeout") == decodes(router, "fallback") == 1
+    router.wait_idle()
+
+
+@pytest.mark.parametrize("kind", BESIDE)
 def test_a_prefiller_that_is_another_engine(engines, split, kind):  # noqa: F811
     """The decoder gets the former one's id, is refused, and gets the request whole."""
     router, (p,), (d,) = split(kind, {"health.metrics_interval": "60s"})
@@ -321,14 +335,15 @@ def test_pushed_legs_on_the_wire(workers, kvway):
         if body:
             seen["d"].append((json.loads(body), ex.headers))
             until(lambda: len(seen["p"]) == len(seen["d"]), what="the prefiller was asked, too")
-        answer(ex)
+        ex.respond(200, [("X-Request-Id", ex.headers.get("x-request-id", ""))], {"choices": []})  # as vLLM can
 
     p.script, d.script = prefill, decode
     entries = [{"url": p.url, "role": "prefill"}, {"url": d.url, "role": "decode"}]
     router = kvway([p, d], {**ALWAYS, "pd.transfer": "nixl-push", "workers": entries})
     known(router)
     for _ in range(2):
-        assert router.ask("POST", CHAT, [("X-Request-Id", "mine")], body=body_for(CHAT)).status == 200
+        got = router.ask("POST", CHAT, [("X-Request-Id", "mine")], body=body_for(CHAT))
+        assert got.status == 200 and got.headers.get("x-request-id") == "mine"
     assert seen["d"][0][0]["kv_transfer_params"] == params
     ids = [headers.get("x-request-id") for _, headers in seen["d"]]
     assert ids == [headers.get("x-request-id") for _, headers in seen["p"]]
@@ -339,12 +354,15 @@ def test_pushed_legs_on_the_wire(workers, kvway):
     assert told == left
 
 
-def test_mooncake_legs_on_the_wire(workers, kvway):
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
+def test_mooncake_legs_on_the_wire(workers, kvway, host):
     p, d = workers(2)
+    url = p.url.replace("127.0.0.1", host)
     seen = {}
 
     def prefill(ex):
         if ex.path == "/query":
+            seen["query"] = ex.headers
             ex.respond(200, (), {"0": {"engine_id": "engine-1", "worker_addr": {"0": {"0": "tcp://h:1"}}}})
             return
         seen["p"] = json.loads(ex.read_body())
@@ -358,10 +376,11 @@ def test_mooncake_legs_on_the_wire(workers, kvway):
         answer(ex)
 
     p.script, d.script = prefill, decode
-    entries = [{"url": p.url, "role": "prefill", "kv_port": p.port}, {"url": d.url, "role": "decode"}]
+    entries = [{"url": url, "role": "prefill", "kv_port": p.port, "api_key": "secret"}, {"url": d.url, "role": "decode"}]
     router = kvway([p, d], {**ALWAYS, "pd.transfer": "mooncake", "workers": entries})
     known(router)
     until(lambda: any(w.get("kv_source") for w in listed(router)), what="its id is known")
+    assert "authorization" not in seen["query"], "the bootstrap server has no TLS"
     assert router.ask("POST", CHAT, body=body_for(CHAT)).status == 200
     asked, told = seen["p"]["kv_transfer_params"], seen["d"]["kv_transfer_params"]
     name = asked.pop("transfer_id")
@@ -370,7 +389,7 @@ def test_mooncake_legs_on_the_wire(workers, kvway):
         "do_remote_prefill": True,
         "do_remote_decode": False,
         "transfer_id": name,
-        "remote_bootstrap_addr": p.url,
+        "remote_bootstrap_addr": url,
         "remote_engine_id": "engine-1",
     }
 
@@ -383,6 +402,20 @@ def test_without_a_bootstrap_server_nothing_is_split(workers, kvway):
     assert router.ask("POST", CHAT, body=body_for(CHAT)).status == 200
     assert router.metric("kvway_pd_plans_total", plan="whole") == 1
     assert not any(w.get("kv_source") for w in listed(router))
+
+
+def test_a_prefiller_that_is_not_asked_has_no_prompt(engines, kvway):  # noqa: F811
+    """The strategy picks it, but its bootstrap server does not answer: the prefix tree forgets the prompt."""
+    p, d = engines("--transfer", "mooncake"), engines("--transfer", "mooncake")
+    entries = [{"url": p.worker.url, "role": "prefill", "kv_port": 1}, {"url": d.worker.url, "role": "decode"}]
+    router = kvway([p.worker, d.worker], {**ALWAYS, "pd.transfer": "mooncake", "workers": entries})
+    known(router)
+    question = body_for(CHAT, LONG)
+    assert router.ask("POST", CHAT, body=question).status == 200
+    assert router.metric("kvway_pd_plans_total", plan="whole") == 1
+    shown = ask(router.admin_port, "POST", "/explain", body=question).json()
+    hits = {w["worker"]: w["hit_tokens"] for w in shown["workers"]}
+    assert hits[p.worker.url] == 0 and hits[d.worker.url] > 100
 
 
 @pytest.mark.parametrize("kind", ["nixl", *KINDS])

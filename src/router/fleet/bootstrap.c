@@ -3,10 +3,12 @@
 
 #include <jansson.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define USUAL_PORT 8998 /* VLLM_MOONCAKE_BOOTSTRAP_PORT */
-#define URL_ROOM   300
+#define QUERY      "/query"
+#define URL_ROOM   (KVW_BOOTSTRAP_QUERY_ROOM - (sizeof(QUERY) - 1))
 
 bool kvw_bootstrap_wanted(const struct kvw_fleet *fleet, const struct kvw_worker *worker)
 {
@@ -15,29 +17,63 @@ bool kvw_bootstrap_wanted(const struct kvw_fleet *fleet, const struct kvw_worker
 	       worker->config.role != KVW_ROLE_DECODE;
 }
 
+static int port_of(const struct kvw_config *config, const struct kvw_worker *worker)
+{
+	if (worker->config.kv_port > 0)
+		return (int)worker->config.kv_port;
+	return config->pd_port > 0 ? (int)config->pd_port : USUAL_PORT;
+}
+
 static void write_url(
 	const struct kvw_config *config, const struct kvw_worker *worker, char url[URL_ROOM])
 {
 	bool v6 = strchr(worker->host, ':') != NULL;
-	int64_t port = worker->config.kv_port > 0 ? worker->config.kv_port
-		       : config->pd_port > 0      ? config->pd_port
-						  : USUAL_PORT;
 
 	(void)snprintf(url, URL_ROOM, "http://%s%s%s:%d", v6 ? "[" : "", worker->host,
-		v6 ? "]" : "", (int)port);
+		v6 ? "]" : "", port_of(config, worker));
+}
+
+const char *kvw_bootstrap_query(const struct kvw_config *config,
+	const struct kvw_worker *worker, char url[KVW_BOOTSTRAP_QUERY_ROOM])
+{
+	write_url(config, worker, url);
+	return strcat(url, QUERY);
+}
+
+/* libcurl looks an address up by name and port, so that it gets the worker's addresses for this
+ * port, too. */
+static enum kvw_err resolve(
+	struct kvw_probe_request *request, const struct kvw_worker *worker, int port)
+{
+	const char *addresses;
+	char *entry;
+	struct curl_slist *list;
+
+	if (request->resolve == NULL) /* the host is an address */
+		return KVW_OK;
+	addresses = strchr(strchr(request->resolve->data, ':') + 1, ':') + 1;
+	if (asprintf(&entry, "%s:%d:%s", worker->host, port, addresses) < 0)
+		return KVW_ENOMEM;
+	list = curl_slist_append(request->resolve, entry);
+	free(entry);
+	return list != NULL && curl_easy_setopt(request->easy, CURLOPT_RESOLVE, list) == CURLE_OK
+		       ? KVW_OK
+		       : KVW_ENOMEM;
 }
 
 enum kvw_err kvw_bootstrap_direct(struct kvw_probe_request *request,
 	const struct kvw_config *config, const struct kvw_worker *worker)
 {
-	char url[URL_ROOM + 8];
+	char url[KVW_BOOTSTRAP_QUERY_ROOM];
 
-	write_url(config, worker, url);
-	strcat(url, "/query");
-	return curl_easy_setopt(request->easy, CURLOPT_URL, url) == CURLE_OK ? KVW_OK : KVW_ENOMEM;
+	if (curl_easy_setopt(request->easy, CURLOPT_URL,
+		    kvw_bootstrap_query(config, worker, url)) != CURLE_OK ||
+		curl_easy_setopt(request->easy, CURLOPT_HTTPHEADER, NULL) != CURLE_OK)
+		return KVW_ENOMEM;
+	return resolve(request, worker, port_of(config, worker));
 }
 
-/* An id that can stand in JSON as it is. */
+/* Returns whether the text can stand in a JSON string as it is. */
 static bool is_plain(const char *text)
 {
 	for (; *text != '\0'; text++)
@@ -46,7 +82,8 @@ static bool is_plain(const char *text)
 	return true;
 }
 
-/* The engine id of that rank; a server without ranks has one. NULL: it is not there. */
+/* Returns the engine id of the worker's rank, or of a server without ranks; NULL: the page has
+ * none. */
 static const char *engine_of(const json_t *page, const struct kvw_worker *worker)
 {
 	uint32_t global = atomic_load_explicit(&worker->global_rank, memory_order_relaxed);

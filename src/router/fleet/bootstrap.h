@@ -16,7 +16,14 @@
 /* Whether the worker's server is to be asked: pd.transfer is mooncake, and the worker prefills. */
 bool kvw_bootstrap_wanted(const struct kvw_fleet *fleet, const struct kvw_worker *worker);
 
-/* Turns a request for a page of the worker into this one. */
+#define KVW_BOOTSTRAP_QUERY_ROOM 306
+
+/* Writes the URL that is asked, which changes with pd.port, and returns it. */
+const char *kvw_bootstrap_query(const struct kvw_config *config,
+	const struct kvw_worker *worker, char url[KVW_BOOTSTRAP_QUERY_ROOM]);
+
+/* Turns a request for a page of the worker, just prepared, into this one: without the worker's API
+ * key, since the bootstrap server speaks plain HTTP, also where the worker has TLS. */
 enum kvw_err kvw_bootstrap_direct(struct kvw_probe_request *request,
 	const struct kvw_config *config, const struct kvw_worker *worker) KVW_MUST_CHECK;
 

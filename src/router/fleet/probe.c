@@ -98,8 +98,7 @@ struct kvw_prober {
 	struct kvw_curl_loop transfers;
 	struct event *wanted;   /* polls models_wanted */
 	LIST_HEAD(, target) targets;
-	size_t added; /* number added since the start */
-	size_t first_round_done;
+	size_t added, first_round_done; /* numbers of targets since the start */
 	uint64_t random; /* state of the random jitter */
 };
 
@@ -497,10 +496,11 @@ static enum kvw_err prepare_ask(struct ask *ask)
 	struct kvw_worker *worker = ask->target->worker;
 	const struct kvw_config *config = ask->target->prober->fleet->config;
 	uint32_t version = atomic_load(&worker->address_version);
+	char query[KVW_BOOTSTRAP_QUERY_ROOM];
 	const char *path = ask->kind == ASK_HEALTH   ? config->health_path
 			   : ask->kind == ASK_MODELS ? "/v1/models"
 			   : ask->kind == ASK_SLEEP  ? "/is_sleeping"
-			   : ask->kind == ASK_BOOTSTRAP ? "/query"
+			   : ask->kind == ASK_BOOTSTRAP ? kvw_bootstrap_query(config, worker, query)
 						     : "/metrics";
 	enum kvw_err err;
 

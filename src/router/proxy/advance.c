@@ -264,7 +264,7 @@ static void on_lease(struct kvw_timer *timer, int64_t now_ns)
 	x->loop->now_ns = now_ns;
 	if (pd->leg != NULL) {
 		kvw_trace_note(x->trace, now_ns, KVW_TRACE_TIMER, timer->kind);
-		kvw_leg_connect_late(x);
+		kvw_leg_late(x);
 		return;
 	}
 	if (!kvw_pd_lease_passed(x))

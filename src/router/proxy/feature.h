@@ -133,7 +133,8 @@ struct kvw_parted {
 	int64_t until_ns;      /* when half of the prefiller's lease will have passed */
 	int64_t handed_ns;     /* when the decoder was sent its first byte; 0: not yet */
 	double tokens, transfer_ns; /* to be transferred, and how long that takes */
-	/* runs for the leg's connection, then for the lease, while the decoder is waited for */
+	/* runs for the leg's connection, then for the leg's answer if the decoder is asked
+	 * meanwhile, or for the lease */
 	struct kvw_timer timer;
 	int64_t rank_number;        /* rank number in the leg's head; KVW_RANK_NONE: none */
 	/* The next members are for the log. */

@@ -36,7 +36,7 @@ struct kvw_leg {
 	bool connected, fresh, trial;
 	bool heard;                 /* the present link brought a byte */
 	kvw_leg_done_fn *done;
-	int64_t begun_ns;
+	int64_t begun_ns, until_ns; /* it must have ended by then */
 	int status;                 /* 0: no head yet */
 	size_t scanned;             /* of the head, where the search for its end goes on */
 	struct kvw_chain in;        /* of the answer: its head until that is whole */
@@ -49,8 +49,8 @@ struct kvw_leg {
 
 /* --- its end --- */
 
-/* The request, scanned once more, if the prefiller computed nothing for it that the strategy could
- * count on. Else NULL. */
+/* Returns the request, scanned once more, if the prefiller computed nothing for it that the
+ * strategy could count on; else NULL. */
 static const struct kvw_route_request *unserved(struct kvw_exchange *x, enum kvw_pd_leg outcome)
 {
 	if (outcome == KVW_PD_LEG_OK || outcome == KVW_PD_LEG_NO_PARAMS ||
@@ -163,7 +163,8 @@ void kvw_leg_reap(struct kvw_loop *loop)
 	}
 }
 
-/* By itself, and not since its exchange waits no longer. */
+/* Ends a leg for its own reason (its answer, its connection, its worker or its time), and not
+ * because its exchange waits no longer; goes on with the exchange. */
 static void finish(struct kvw_leg *leg, enum kvw_pd_leg outcome)
 {
 	struct kvw_exchange *x = leg->x;
@@ -195,10 +196,14 @@ bool kvw_leg_look(struct kvw_exchange *x)
 	return true;
 }
 
-void kvw_leg_connect_late(struct kvw_exchange *x)
+void kvw_leg_late(struct kvw_exchange *x)
 {
 	struct kvw_loop *loop = x->loop;
 
+	if (x->pd->timer.kind == KVW_TIMER_PREFILL) {
+		finish(x->pd->leg, KVW_PD_LEG_TIMEOUT);
+		return;
+	}
 	kvw_metrics_add(loop->metrics, KVW_COUNT_TIMEOUT_CONNECT, 1);
 	if (kvw_link_connect_elsewhere(x->pd->leg->link))
 		kvw_loop_timer(loop, &x->pd->timer, KVW_TIMER_CONNECT,
@@ -220,7 +225,7 @@ static void wait_ended(struct kvw_exchange *x, enum kvw_waited how)
 
 static void wait_expired(struct kvw_exchange *x)
 {
-	(void)x; /* it goes on with what wait_ended has noted */
+	(void)x; /* the exchange goes on with the outcome that wait_ended has noted */
 }
 
 static const struct kvw_wait_kind prefill = {
@@ -380,7 +385,7 @@ static void feed_answer(struct kvw_leg *leg, const char *data, size_t len)
 
 static void on_leg_link(struct kvw_link *link, void *user);
 
-/* False: there is none; the leg is as it was. */
+/* Takes a connection to the prefiller. False: there is none; the leg is as it was. */
 static bool connect_leg(struct kvw_leg *leg, bool fresh)
 {
 	struct kvw_loop *loop = leg->loop;
@@ -466,6 +471,19 @@ static void receive(struct kvw_leg *leg)
 		kvw_io_again(io);
 }
 
+/* The leg is connected. Where the decoder waits at the same time, no wait of the exchange limits
+ * the leg's time; once the decoder has given a token the leg's time does not matter. */
+static void limit_time(struct kvw_leg *leg)
+{
+	struct kvw_exchange *x = leg->x;
+
+	if (x->pd->leg_time == KVW_LEG_BESIDE && x->first_token_ns == 0)
+		kvw_timer_set(
+			&leg->loop->timers, &x->pd->timer, KVW_TIMER_PREFILL, leg->until_ns);
+	else
+		kvw_timer_clear(&leg->loop->timers, &x->pd->timer);
+}
+
 static void on_leg_link(struct kvw_link *link, void *user)
 {
 	struct kvw_leg *leg = user;
@@ -483,7 +501,7 @@ static void on_leg_link(struct kvw_link *link, void *user)
 		connection_lost(leg);
 		return;
 	}
-	kvw_timer_clear(&leg->loop->timers, &leg->x->pd->timer);
+	limit_time(leg);
 	if (unsent(leg) > 0 && link->io.writable)
 		send_rest(leg);
 	if (link->io.readable)
@@ -492,7 +510,7 @@ static void on_leg_link(struct kvw_link *link, void *user)
 
 /* --- its beginning --- */
 
-/* Head and body as the prefiller gets them. KVW_EINVAL: the body must stay whole. KVW_ENOMEM. */
+/* Writes head and body for the prefiller. KVW_EINVAL: the request must stay whole. KVW_ENOMEM. */
 static enum kvw_err make_text(struct kvw_leg *leg)
 {
 	struct kvw_exchange *x = leg->x;
@@ -522,11 +540,10 @@ static enum kvw_err make_text(struct kvw_leg *leg)
 	return err == KVW_ENOMEM ? KVW_ENOMEM : KVW_EINVAL;
 }
 
-/* Nothing of it was sent. */
+/* Frees a leg of which nothing was sent. */
 static enum kvw_err give_up(struct kvw_leg *leg, enum kvw_err err)
 {
 	kvw_block_put(&leg->loop->blocks, leg->head);
-	report(leg, KVW_PD_LEG_LOST);
 	free_leg(leg);
 	return err;
 }
@@ -545,14 +562,14 @@ static struct kvw_leg *create_leg(struct kvw_exchange *x)
 	return leg;
 }
 
-/* Ends the leg under way, because the decoder's attempt ends. A first token of the decoder shows that
- * the leg's KV was there, although the leg's answer only comes later. */
+/* Ends the leg under way, because the decoder's attempt ends. A first token of the decoder shows
+ * that the leg's KV was there, although the leg's answer only comes later. */
 static void end_with_attempt(struct kvw_exchange *x)
 {
 	end_leg(x->pd->leg, x->first_token_ns != 0 ? KVW_PD_LEG_OK : KVW_PD_LEG_CANCELLED);
 }
 
-/* Books its work at the prefiller. */
+/* Books the leg's work at the prefiller. */
 static void take_lease(struct kvw_leg *leg)
 {
 	const struct kvw_decision *decision = &leg->x->pd->decision;
@@ -568,13 +585,13 @@ enum kvw_err kvw_leg_begin(struct kvw_exchange *x, kvw_leg_done_fn *done)
 {
 	struct kvw_leg *leg = create_leg(x);
 	struct kvw_loop *loop = x->loop;
-	int64_t until_ns = kvw_pd_leg_until_ns(x);
 	enum kvw_err err;
 
 	if (leg == NULL)
 		return KVW_ENOMEM;
 	leg->done = done;
-	err = until_ns > loop->now_ns ? make_text(leg) : KVW_EINVAL;
+	leg->until_ns = kvw_pd_leg_until_ns(x);
+	err = leg->until_ns > loop->now_ns ? make_text(leg) : KVW_EINVAL;
 	if (err != KVW_EINVAL)
 		kvw_trace_leg(x->trace, loop->now_ns, leg->worker->id, leg->worker->use,
 			kvw_decision_cached(&x->pd->decision));
@@ -587,7 +604,7 @@ enum kvw_err kvw_leg_begin(struct kvw_exchange *x, kvw_leg_done_fn *done)
 	kvw_stall_wait(&leg->worker->stall, x->pd->decision.prefill_ns, loop->now_ns);
 	kvw_account_update(loop->shared->memory, &leg->memory, leg->text_len);
 	if (x->pd->leg_time == KVW_LEG_FIRST)
-		kvw_wait_begin(x, &prefill, until_ns);
+		kvw_wait_begin(x, &prefill, leg->until_ns);
 	if (leg->connected)
 		kvw_io_again(&leg->link->io);
 	return KVW_OK;
@@ -610,4 +627,12 @@ void kvw_leg_first_token(struct kvw_exchange *x)
 {
 	if (x->pd->leg != NULL && x->pd->leg->booked)
 		end_leg(x->pd->leg, KVW_PD_LEG_OK);
+}
+
+void kvw_leg_unbegun(struct kvw_exchange *x)
+{
+	struct kvw_leg none = {.x = x, .loop = x->loop}; /* it has no lease */
+
+	kvw_usage_init(&none.usage);
+	report(&none, KVW_PD_LEG_LOST);
 }

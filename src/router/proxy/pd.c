@@ -309,7 +309,8 @@ enum kvw_err kvw_pd_pick(struct kvw_exchange *x, struct kvw_candidates *set, uin
 
 /* --- the leg --- */
 
-/* When its half has passed. */
+/* Returns the time from now until half of the prefiller's lease has passed. expires_s: when the
+ * prefiller says that the lease ends, in seconds since 1970; 0: it does not say. */
 static int64_t half_of_lease_ns(const struct kvw_exchange *x, double expires_s)
 {
 	double left_s = expires_s - (double)kvw_clock_wall_ns() / 1e9;
@@ -321,7 +322,7 @@ static int64_t half_of_lease_ns(const struct kvw_exchange *x, double expires_s)
 	return lease_ns / 2;
 }
 
-/* Unlike any other of this process and of other replicas. */
+/* Makes the id of the leg's transfer, unlike any other of this process and of other replicas. */
 static void make_id(struct kvw_exchange *x)
 {
 	(void)snprintf(x->pd->id, sizeof(x->pd->id), "%016llx%016llx",
@@ -387,8 +388,8 @@ static uint64_t pair_key(const struct kvw_exchange *x)
 	return XXH3_64bits(ids, sizeof(ids));
 }
 
-/* Whether the pair may transfer now. Where the prefiller is another engine than at the last time,
- * this request alone tries it. */
+/* Returns whether the pair may transfer now. Where the prefiller is another engine than at the
+ * pair's last transfer, one request at a time tries it. */
 static bool may_transfer(struct kvw_exchange *x)
 {
 	struct kvw_pd_shared *shared = x->loop->shared->pd;
@@ -558,8 +559,8 @@ bool kvw_pd_refused(struct kvw_exchange *x, const char *why)
 	return true;
 }
 
-/* Its engine has moved since, and lately, so its scheduler has seen the request, and its heartbeats
- * prolong the lease. */
+/* Returns whether the decoder's engine has computed since it was handed the request, and lately:
+ * then its scheduler has seen the request, and its heartbeats prolong the prefiller's lease. */
 static bool engine_moves(const struct kvw_exchange *x)
 {
 	int64_t moved_ns = kvw_stall_moved_ns(&x->attempt.worker->stall);
@@ -602,9 +603,9 @@ void kvw_pd_attempt_ended(struct kvw_exchange *x)
 	kvw_timer_clear(&x->loop->timers, &pd->timer);
 	if (!kvw_pd_hands(x))
 		return;
-	drop_body(x);
 	reusable = !kvw_pd_uses_up(x) ||
 		   (x->attempt.written == 0 && pd->leg_time == KVW_LEG_FIRST);
+	drop_body(x);
 	pd->given = false;
 	if (reusable && x->first_token_ns == 0) { /* another decoder can have what is there */
 		pd->handed_ns = 0;

@@ -77,8 +77,8 @@ enum kvw_err kvw_pd_pick(struct kvw_exchange *x, struct kvw_candidates *set, uin
 	struct kvw_decision *out) KVW_MUST_CHECK;
 
 /* --- the leg (leg.h) --- */
-/* By when it must have ended: with pd.fallback half of the time for the first token is left then,
- * so that the decoder can do it alone. Not after now: no time is left. */
+/* Returns by when the leg must have ended: with pd.fallback half of the time for the first token is
+ * left then, so that the decoder can serve the request whole. Not after now: no time is left. */
 int64_t kvw_pd_leg_until_ns(const struct kvw_exchange *x);
 /* A leg begins: what the last one has left is forgotten, and leg_time is set. False: it must not
  * begin, and the decoder gets the request whole, which is counted. */
@@ -86,32 +86,38 @@ bool kvw_pd_leg_begins(struct kvw_exchange *x);
 /* Takes what the decoder needs from the prefiller's answer. False: it is not there, or there is no
  * memory. */
 bool kvw_pd_take_answer(struct kvw_exchange *x, struct kvw_slice answer) KVW_MUST_CHECK;
-/* Copies them, for the NixlConnector's kind. False: no memory. */
+/* Copies the parameters of the prefiller's answer, for both NIXL connectors. False: no memory. */
 bool kvw_pd_take_params(struct kvw_exchange *x, const struct kvw_leg_params *params) KVW_MUST_CHECK;
+/* Notes how the leg ended, and so whether the decoder can have the KV, gets the request whole, or a
+ * new pair is looked for. status: of the prefiller's answer; 0: none. */
 void kvw_pd_leg_ended(struct kvw_exchange *x, enum kvw_pd_leg outcome, int status);
 
 /* --- the decoder --- */
 /* Gives the decoder what its transfer needs, if that may be used now. */
 void kvw_pd_hand_over(struct kvw_exchange *x);
-/* With a body of its own (kvw_pd_body): the decoder was sent nothing yet, and half of the lease has passed: noted as the attempt's
- * failure, after which the prompt is prefilled again. */
+/* For an attempt with a body of its own (kvw_pd_body). True: half of the lease has passed before
+ * the decoder was sent a byte; noted as the attempt's failure, after which the prompt is prefilled
+ * again. */
 bool kvw_pd_too_late(struct kvw_exchange *x);
 /* The decoder was sent its first bytes. */
 void kvw_pd_handed(struct kvw_exchange *x);
 /* The decoder's first token came. */
 void kvw_pd_first_token(struct kvw_exchange *x);
-/* The decoder answers an error, or nothing but one. True: noted; it gets the request whole. */
+/* The decoder answers an error, or its stream begins with one. True: noted as the attempt's
+ * failure, after which a decoder gets the request whole. False: it was handed nothing that can be
+ * had only once. */
 bool kvw_pd_refused(struct kvw_exchange *x, const char *why);
 /* Half of the lease has passed: true if the decoder is left, which is noted. */
 bool kvw_pd_lease_passed(struct kvw_exchange *x);
 /* Ends the leg under way, if there is one, because the decoder's attempt has ended. */
 void kvw_pd_attempt_ended(struct kvw_exchange *x);
-/* The exchange has. Its memory is freed with the exchange's own. */
+/* The exchange has ended: frees what x->pd holds. x->pd itself is freed with the exchange. */
 void kvw_pd_end(struct kvw_exchange *x);
-/* Both legs, for metrics and log. */
+/* Fills the record's members about the leg, for metrics and log. */
 void kvw_pd_record(const struct kvw_parted *pd, struct kvw_request_record *record);
 
-/* Whether a second request to the decoder could not have what was prefilled. */
+/* Returns whether the present attempt uses up what was prefilled, so that no second request could
+ * have it. */
 bool kvw_pd_uses_up(const struct kvw_exchange *x);
 
 /* Returns whether the present attempt's decoder has, or is to get, what was prefilled. */

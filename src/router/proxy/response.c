@@ -33,6 +33,7 @@
 #include "proxy/silence.h"
 #include "proxy/unread.h"
 #include "proxy/whose.h"
+#include "proxy/worker_head.h"
 
 #define READS_AT_ONCE 8
 #define CHUNK_LINES   2048 /* room for the chunk-size lines of one read, in kvway's own framing */
@@ -396,6 +397,7 @@ static bool take_final_head(struct kvw_exchange *x, struct kvw_head *head)
 	x->event_stream = head->event_stream;
 	x->attempt.keep_alive = head->keep_alive;
 	kvw_body_begin(&x->attempt.answer, head->framing, head->content_length, 0);
+	kvw_worker_head_answered(x, head);
 	if (!build_answer_head(x, head)) {
 		x->status = 0;
 		kvw_attempt_failed(&x->attempt, "its answer's head is too large");

@@ -50,7 +50,8 @@ struct kvw_transfer_kind {
 	struct kvw_slice (*give)(struct kvw_exchange *x, struct kvw_writer *w);
 	/* Writes fields of the decoder's head, or of the prefiller's. NULL: none. */
 	void (*fields)(const struct kvw_exchange *x, bool prefills, struct kvw_writer *w);
-	bool renames; /* `fields` writes X-Request-Id */
+	/* `fields` writes an X-Request-Id of kvway's in place of the client's */
+	bool renames;
 };
 
 #define KVW_TRANSFER(name, value) extern const struct kvw_transfer_kind kvw_transfer_##name;
@@ -60,16 +61,16 @@ struct kvw_transfer_kind {
 /* That of the setting; NULL: off. */
 const struct kvw_transfer_kind *kvw_transfer_kind(const struct kvw_config *config);
 
-/* `ask` of both NIXL connectors. */
+/* Writes the prefiller's `kv_transfer_params` (`ask`) of both NIXL connectors. */
 void kvw_transfer_ask_nixl(struct kvw_exchange *x, struct kvw_writer *w);
 
 /* Writes `{` and the members by which the decoder finds the prefiller (x->pd->source). */
 void kvw_transfer_write_source(const struct kvw_exchange *x, struct kvw_writer *w);
-/* Whether these members are known; then x->pd->source and engine are set. */
+/* Returns whether these members are known; then it sets x->pd->source and x->pd->engine. */
 bool kvw_transfer_knows_source(struct kvw_exchange *x);
 
-/* Port at which the prefiller of x->pd offers its KV: of its entry (`kv_port`), else pd.port, else
- * `usual`, both with its global rank added. */
+/* Returns the port at which the prefiller of x->pd offers its KV: `kv_port` of its entry, else
+ * pd.port, else `usual`; for a rank its global number is added. */
 uint16_t kvw_transfer_port(const struct kvw_exchange *x, uint16_t usual);
 
 #endif

@@ -42,17 +42,37 @@ static void hide(struct kvw_head *head, struct kvw_slice name)
 			head->fields[i].hop_by_hop = true;
 }
 
-/* Fields by which the two workers of a split request find each other. */
+/* Hides the fields that name workers to llm-d's routing sidecar, of this or an earlier version: a
+ * client could direct the sidecar to any address. */
+static void hide_from_sidecar(struct kvw_head *head)
+{
+	hide(head, KVW_SLICE(KVW_PREFILLER_FIELD));
+	hide(head, KVW_SLICE("x-prefiller-url"));
+	hide(head, KVW_SLICE("x-encoder-hosts-ports"));
+	hide(head, KVW_SLICE("x-data-parallel-host-port"));
+}
+
+static void hide_id(struct kvw_head *head)
+{
+	hide(head, KVW_SLICE("x-request-id"));
+	head->first[KVW_FIELD_X_REQUEST_ID] = -1;
+}
+
+/* Writes the fields by which the two workers of a split request find each other. */
 static void write_transfer(const struct kvw_exchange *x, struct kvw_head *head, bool prefills,
 	struct kvw_writer *w)
 {
 	if (x->pd->kind->fields == NULL || (prefills && !x->pd->kind->renames))
 		return;
-	if (x->pd->kind->renames) {
-		hide(head, KVW_SLICE("x-request-id"));
-		head->first[KVW_FIELD_X_REQUEST_ID] = -1;
-	}
+	if (x->pd->kind->renames)
+		hide_id(head);
 	x->pd->kind->fields(x, prefills, w);
+}
+
+void kvw_worker_head_answered(const struct kvw_exchange *x, struct kvw_head *head)
+{
+	if (kvw_pd_hands(x) && x->pd->kind->renames)
+		hide_id(head);
 }
 
 struct kvw_block *kvw_worker_head(struct kvw_exchange *x, struct kvw_worker *worker,
@@ -102,7 +122,7 @@ struct kvw_block *kvw_worker_head(struct kvw_exchange *x, struct kvw_worker *wor
 	else
 		kvw_rank_write_field(x, &loop->request_head, &w);
 	if (x->config->pd_transfer == KVW_PD_TRANSFER_SIDECAR)
-		hide(&loop->request_head, KVW_SLICE(KVW_PREFILLER_FIELD));
+		hide_from_sidecar(&loop->request_head);
 	if (x->pd != NULL && (body->prefills || kvw_pd_hands(x)))
 		write_transfer(x, &loop->request_head, body->prefills, &w);
 	if (x->pd != NULL && (body->prefills || kvw_pd_hands(x)) && x->pd->kind->renames)

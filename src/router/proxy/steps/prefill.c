@@ -24,8 +24,10 @@ static bool begin_leg(struct kvw_exchange *x, struct kvw_way *way)
 		kvw_links_unhold(&loop->links, pd->prefiller);
 	pd->prefiller = loop->fleet->workers[pd->decision.worker_id];
 	kvw_links_hold(&loop->links, pd->prefiller);
-	if (!kvw_pd_leg_begins(x))
+	if (!kvw_pd_leg_begins(x)) {
+		kvw_leg_unbegun(x);
 		return false;
+	}
 	pd->legs++;
 	pd->state = KVW_PD_PREFILLING;
 	booked = pd->leg_time == KVW_LEG_NEVER;
@@ -36,6 +38,7 @@ static bool begin_leg(struct kvw_exchange *x, struct kvw_way *way)
 		kvw_pd_hand_over(x);
 	if (err == KVW_OK)
 		return pd->leg_time == KVW_LEG_FIRST;
+	kvw_leg_unbegun(x);
 	if (err != KVW_EINVAL) {
 		kvw_pd_leg_ended(x, KVW_PD_LEG_LOST, 0);
 		return false;
