@@ -56,6 +56,14 @@ struct kvw_split {
 };
 
 /*
+ * Puts the price of each worker's best plan into total_ns of its costs, which the strategy has
+ * computed with the workers that serve whole requests or prefill: whole, or for one that does not
+ * only prefill also as the decoder of its best pair. By seconds.
+ */
+void kvw_split_price(const struct kvw_candidates *set, struct kvw_cost *costs,
+	uint32_t prompt_tokens, const struct kvw_transfer *transfer);
+
+/*
  * costs: [set->count], of a strategy's explain() in which all workers counted as usable that serve
  * whole requests (`usable` of the set, of any role) or prefill (`prefills`). only: the decoder,
  * an index, or KVW_SPLIT_ANY. threshold: split from so many tokens on that the decoder lacks, or

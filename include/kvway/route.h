@@ -26,7 +26,7 @@ enum kvw_tier { KVW_TIER_DEVICE, KVW_TIER_HOST, KVW_TIER_DISK, KVW_TIER_REMOTE, 
 /* A worker's part in prompts that one worker prefills and another decodes. */
 enum kvw_role {
 	KVW_ROLE_BOTH,    /* whole requests, and either part */
-	KVW_ROLE_PREFILL, /* prefills for others; whole requests only where no other can */
+	KVW_ROLE_PREFILL, /* prefills for others; whole requests where allowed, or no other can */
 	KVW_ROLE_DECODE,  /* whole requests, and decodes what another has prefilled */
 };
 
@@ -49,6 +49,7 @@ enum kvw_reason {
 	KVW_REASON_TRIAL,
 	KVW_REASON_PINNED,     /* the request names it: x-kvway-pin */
 	KVW_REASON_SPLIT, /* it decodes, which costs least with another worker that prefills */
+	KVW_REASON_PREFILLER, /* it prefills for others, but whole requests cost least there */
 	KVW_REASON_OWN,        /* the first of strategies' own `reasons`: KVW_OWN_REASON */
 	KVW_REASON_COUNT = KVW_REASON_OWN + KVW_STRATEGIES_MOST * KVW_OWN_REASONS
 };
