@@ -122,12 +122,14 @@ struct kvw_fidelity_lengths {
 enum kvw_pd_plan {
 	KVW_PD_PLAN_SPLIT,
 	KVW_PD_PLAN_HERE,           /* one worker alone costs less */
+	KVW_PD_PLAN_PREFILLER_HERE, /* likewise, and its role is to prefill (pd.whole) */
 	KVW_PD_PLAN_WHOLE,          /* it cannot be split */
 	KVW_PD_PLAN_DECODER_ALONE,  /* no worker can prefill for another */
 	KVW_PD_PLAN_PREFILLER_ALONE, /* no worker can decode, and one of role prefill serves it */
 	KVW_PD_PLANS
 };
-#define KVW_PD_PLAN_NAMES {"split", "here", "whole", "decoder_alone", "prefiller_alone"}
+#define KVW_PD_PLAN_NAMES \
+	{"split", "here", "prefiller_here", "whole", "decoder_alone", "prefiller_alone"}
 
 /* How a prefill for another worker ended. Label `result` of kvway_pd_prefills_total. The first two
  * leave a connection that can be kept. */
