@@ -37,7 +37,7 @@ enum kvw_err kvw_build_start(struct kvw_build *build, struct kvw_report *report,
 	return KVW_OK;
 }
 
-/* A default goes the way of a user's text; a list is a small document of its own. */
+/* Parses a default like a user's text; a list is parsed as a small document of its own. */
 static enum kvw_err set_default(
 	struct kvw_build *build, const struct kvw_key *key, void *base, bool *valid)
 {
@@ -56,7 +56,7 @@ static enum kvw_err set_default(
 	return err;
 }
 
-/* Whether another flag was there first, which is reported. */
+/* Reports it if another flag has set the key before, and returns whether that is so. */
 static bool is_set_twice(const struct kvw_build *build, size_t key, const char *flag)
 {
 	const struct kvw_met *met = &build->met[key];

@@ -1,5 +1,5 @@
 /*
- * client_key_types.c - a SHA-256 and a date, as entries of `auth.keys_file` have them.
+ * client_key_types.c - the types SHA-256 and date, for entries of `auth.keys_file`.
  */
 #include "config/client_key_types.h"
 
@@ -36,7 +36,7 @@ static enum kvw_err parse_digest(const struct kvw_type *type, struct kvw_slice t
 	return KVW_OK;
 }
 
-/* The number of `len` digits at `at`; -1: there are none. */
+/* Reads a number of `len` digits at `at`; -1: these are no digits. */
 static int digits(struct kvw_slice text, size_t at, size_t len)
 {
 	int value = 0;
@@ -79,7 +79,7 @@ static enum kvw_err parse_date(const struct kvw_type *type, struct kvw_slice tex
 	}
 	same = tm;
 	seconds = timegm(&same);
-	/* A day or an hour that there is not comes back as another one. */
+	/* For a day or an hour that does not exist, the conversion gives another one. */
 	if (tm.tm_year < 70 || seconds <= 0 || same.tm_year != tm.tm_year || same.tm_mon != tm.tm_mon ||
 		same.tm_mday != tm.tm_mday || same.tm_hour != tm.tm_hour || same.tm_min != tm.tm_min ||
 		same.tm_sec != tm.tm_sec)

@@ -1,8 +1,8 @@
 /*
- * diff.c - see diff.h.
+ * diff.c - compares two configurations key by key, and worker by worker.
  *
- * Everything goes by the tables of keys, so that a new key needs no line here. Arrays are made for
- * the number of differences, which is counted first.
+ * Keys are taken from the tables of keys, so that a new key needs no code here. Arrays are
+ * allocated for the number of differences, which are counted first.
  */
 #include "config/diff.h"
 
@@ -49,7 +49,8 @@ static size_t count_keys(
 	return differ;
 }
 
-/* Makes room for `more` changes beyond those it finds. On failure *out and *out_count hold what there is, for the caller to release. */
+/* Appends the differences, after making room for `more` others. On failure *out and *out_count have
+ * those found so far, which the caller releases. */
 static enum kvw_err compare_keys(const struct kvw_key *keys, size_t count, const void *before,
 	const void *after, size_t more, struct kvw_config_change **out, size_t *out_count)
 {
@@ -67,7 +68,7 @@ static enum kvw_err compare_keys(const struct kvw_key *keys, size_t count, const
 	return err;
 }
 
-/* The list as a whole: a reload takes it over. */
+/* The list counts as one key, which a reload takes over. */
 static enum kvw_err describe_levels(const struct kvw_config *before, const struct kvw_config *after,
 	struct kvw_config_change *change)
 {
@@ -136,7 +137,7 @@ static enum kvw_err describe_pools(const struct kvw_config *before, const struct
 
 /* --- workers ---------------------------------------------------------------------------------- */
 
-/* Index by URL, or SIZE_MAX. */
+/* Returns the index of the worker with this URL, or SIZE_MAX. */
 static size_t find_worker(const struct kvw_config *config, const char *url)
 {
 	for (size_t i = 0; i < config->worker_count; i++)

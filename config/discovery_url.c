@@ -1,5 +1,5 @@
 /*
- * discovery_url.c - see discovery_url.h.
+ * discovery_url.c - splits an entry of `discovery.dns` into its parts.
  */
 #include "config/discovery_url.h"
 
@@ -8,7 +8,7 @@
 
 #include "settings/address.h"
 
-#define NAME_MOST 253 /* RFC 1035, without the final dot */
+#define NAME_MOST 253 /* most bytes of a name by RFC 1035, without the dot at its end */
 
 static bool cut(struct kvw_slice *text, const char *scheme)
 {
@@ -21,7 +21,8 @@ static bool cut(struct kvw_slice *text, const char *scheme)
 	return true;
 }
 
-/* Two labels that begin with '_', RFC 2782, before a name. */
+/* Returns whether the name begins with two labels that begin with '_', as names of SRV records do
+ * (RFC 2782). */
 static bool is_service(struct kvw_slice name)
 {
 	size_t label = 0, len = 0;
@@ -49,7 +50,8 @@ static bool is_service(struct kvw_slice name)
 	return label >= 2 && (len > 0 || label > 2);
 }
 
-/* The part after the name is checked like a URL's: with a host in its place. */
+/* Splits the URL of a service. The part after the name is checked like a URL's, with a host in
+ * place of the name. */
 static bool split_service(struct kvw_slice text, struct kvw_discovery_url *out)
 {
 	const char *slash = text.len == 0 ? NULL : memchr(text.data, '/', text.len);

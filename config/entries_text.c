@@ -1,11 +1,11 @@
-/* entries_text.c - see entries_text.h. */
+/* entries_text.c - writes a list of mappings on one line of YAML. */
 #include "config/entries_text.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* Replaces *text, which may be NULL, by itself and the parts behind it. */
+/* Appends texts to *text, which may be NULL. */
 static enum kvw_err append(char **text, const char *before, const char *name, const char *value)
 {
 	size_t len = *text != NULL ? strlen(*text) : 0;

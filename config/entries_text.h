@@ -1,6 +1,6 @@
 /*
- * entries_text.h - a list of mappings on one line of YAML, as reports of what a reload changes show it:
- * `[{model: small, ttft: 2s}, {model: large}]`.
+ * entries_text.h - writes a list of mappings on one line of YAML, the form in which reports on a
+ * reload show changed lists: `[{model: small, ttft: 2s}, {model: large}]`.
  *
  * Threads: any.
  */
@@ -9,16 +9,17 @@
 
 #include "config/schema.h"
 
-/* A list and the keys of its entries. Borrowed. */
+/* A list, and the keys that its entries may have. Borrowed. */
 struct kvw_entries {
 	const struct kvw_key *keys; /* [key_count] */
 	size_t key_count;
-	bool (*has)(const void *entry, size_t key); /* whether it says something by that key; else it is left out */
-	const void *first; /* of `count` entries that are `size` bytes apart */
+	/* whether an entry has this key; other keys are not written */
+	bool (*has)(const void *entry, size_t key);
+	const void *first; /* the first of `count` entries, which are `size` bytes apart */
 	size_t size, count;
 };
 
-/* On the heap; the caller's. KVW_ENOMEM. */
+/* Makes the text on the heap; it belongs to the caller. KVW_ENOMEM. */
 enum kvw_err kvw_entries_text(const struct kvw_entries *entries, char **out) KVW_MUST_CHECK;
 
 #endif

@@ -1,12 +1,13 @@
 /*
- * enum_types.c - enums.def as types: the words that a key may have, and their values.
+ * enum_types.c - the types for enums.def: which words a key may have, and the values of these
+ * words.
  */
 #include "config/enum_types.h"
 
 #include "base/log.h"
 #include "config/config.h"
 
-/* A list of words for each enum, then its type. */
+/* for each enum: the list of its words, then its type */
 /* clang-format off */
 #define KVW_ENUM(name)              static const struct kvw_word words_of_##name[] = {
 #define KVW_ENUM_WORD(word, number) {word, number},

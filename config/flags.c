@@ -1,8 +1,8 @@
 /*
- * flags.c - a configuration without a file: defaults and flags.
+ * flags.c - makes a configuration from flags and defaults, without a file.
  *
- * A flag sets a key, through the same parser and rules as a file, so that both mean the same; only
- * the place in a message differs.
+ * A flag sets a key, and its text goes through the same parser and rules as a file, so that both
+ * mean the same; only the place in a message differs.
  */
 #include "config/stack_flags.h"
 #include "kvway/route.h"

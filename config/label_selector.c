@@ -1,7 +1,7 @@
 /*
- * label_selector.c - see label_selector.h.
+ * label_selector.c - checks a label selector, and applies it to labels.
  *
- * One pass serves both: without labels to look at it only checks.
+ * The same pass does both: without labels it only checks.
  */
 #include "config/label_selector.h"
 
@@ -13,7 +13,7 @@
 
 struct reader {
 	const char *at, *end;
-	kvw_label_fn *label; /* NULL: only the grammar counts */
+	kvw_label_fn *label; /* returns a label's value; NULL: only the grammar is checked */
 	const void *arg;
 };
 
@@ -63,7 +63,7 @@ static bool take(struct reader *r, char c)
 	return true;
 }
 
-/* A run of characters that keys and values have; may be empty. */
+/* Reads a run of characters that keys and values may have; it may be empty. */
 static struct kvw_slice word(struct reader *r)
 {
 	const char *start;
@@ -80,7 +80,7 @@ static bool is_value(struct kvw_slice text)
 	return text.len == 0 || is_name(text.data, text.len, NAME_MOST);
 }
 
-/* `(a, b)`; *in: the value is one of them. */
+/* Reads `(a, b)`; *in: the value is one of those in the list. */
 static bool read_set(struct reader *r, struct kvw_slice value, bool *in)
 {
 	*in = false;
@@ -96,7 +96,7 @@ static bool read_set(struct reader *r, struct kvw_slice value, bool *in)
 	return take(r, ')');
 }
 
-/* Reads the relation after a key; false: malformed. */
+/* Reads the relation after a key. Returns false if it is malformed. */
 static bool read_relation(struct reader *r, struct kvw_slice value, bool *holds)
 {
 	struct kvw_slice operand;
@@ -124,7 +124,7 @@ static bool read_relation(struct reader *r, struct kvw_slice value, bool *holds)
 	return true;
 }
 
-/* False: malformed. */
+/* Returns false if the text is malformed. */
 static bool read_requirement(struct reader *r, bool *holds)
 {
 	bool absent = take(r, '!');

@@ -1,10 +1,11 @@
 /*
- * load.c - from a file to a configuration.
+ * load.c - reads a file into a configuration.
  *
- * The text becomes a tree (settings/document.h), which is walked by the schema (settings/walk.h); what
- * the schema cannot say, the list of workers, is here; intelligentRoutingSpec is in routing_spec.c,
- * service_levels in service_levels.c, rate_limits in rate_limits.c, models in model_aliases.c,
- * model_groups in model_groups.c, discovery.kubernetes.pools in pools.c.
+ * The text becomes a tree (settings/document.h), which is walked by the schema (settings/walk.h).
+ * Lists and sections that the schema cannot express have their own files: the list of workers is
+ * read here, intelligentRoutingSpec in routing_spec.c, service_levels in service_levels.c,
+ * rate_limits in rate_limits.c, models in model_aliases.c, model_groups in model_groups.c,
+ * discovery.kubernetes.pools in pools.c.
  */
 #include <errno.h>
 #include <fcntl.h>

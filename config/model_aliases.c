@@ -1,5 +1,5 @@
 /*
- * model_aliases.c - see model_aliases.h.
+ * model_aliases.c - reads, checks, compares and writes the mapping `models`.
  */
 #include "config/model_aliases.h"
 

@@ -1,5 +1,5 @@
 /*
- * model_groups.c - see model_groups.h.
+ * model_groups.c - reads, checks, compares and writes the list `model_groups`.
  */
 #include "config/model_groups.h"
 
@@ -12,7 +12,7 @@
 
 #define GROUPS "a list with an entry such as `- {model: NAME, group: canary, weight: 10, workers: [canary]}`"
 
-/* An entry while the list is read. */
+/* An entry that is being read. */
 struct reading {
 	struct kvw_model_group group; /* first: what is sorted */
 	struct kvw_place place;
@@ -22,7 +22,7 @@ struct reading {
 
 /* --- keys of workers and groups --------------------------------------------------------------- */
 
-/* FNV-1a, and its bits mixed: the same in every replica and version. */
+/* FNV-1a, with its bits mixed: the result is the same in every replica and version. */
 uint64_t kvw_group_key(const char *text)
 {
 	uint64_t hash = UINT64_C(0xcbf29ce484222325);
@@ -78,7 +78,7 @@ static bool is_url(const char *text)
 	return strncmp(text, "http://", 7) == 0 || strncmp(text, "https://", 8) == 0;
 }
 
-/* A URL as a worker's is kept, so that both have the same key. */
+/* Brings a URL into the form of workers' URLs, so that equal ones have the same key. */
 static enum kvw_err take_url(
 	struct kvw_walk *walk, const struct reading *entry, struct kvw_place place, char **text, bool *good)
 {
@@ -193,7 +193,7 @@ static int by_name(const struct kvw_model_group *a, const struct kvw_model_group
 	return order != 0 ? order : strcmp(a->group, b->group);
 }
 
-/* Those without a text, where memory ran out, last. */
+/* Compares entries; those without a text, for lack of memory, come last. */
 static int by_name_and_place(const void *a, const void *b)
 {
 	const struct reading *one = a, *two = b;
@@ -217,7 +217,7 @@ static void check_twice(struct kvw_walk *walk, const struct reading *entries, si
 	}
 }
 
-/* The entries in the order of their names, in which a request finds them. */
+/* Sorts the entries by name, the order in which requests look them up. */
 static enum kvw_err walk_entries(struct kvw_build *build, const struct kvw_node *list)
 {
 	struct kvw_config *config = build->config;
@@ -274,7 +274,7 @@ enum kvw_err kvw_model_groups_walk(struct kvw_walk *walk, const struct kvw_node 
 
 /* --- groups against each other ---------------------------------------------------------------- */
 
-/* The worker that both groups name; NULL: none. */
+/* Returns a worker that both groups name; NULL: there is none. */
 static const char *common_worker(const struct kvw_model_group *a, const struct kvw_model_group *b)
 {
 	for (size_t i = 0; i < a->workers.count; i++)
@@ -284,7 +284,8 @@ static const char *common_worker(const struct kvw_model_group *a, const struct k
 	return NULL;
 }
 
-/* No client's requests go there, only copies: how far a group differs from itself can be seen. */
+/* Returns whether the group gets no requests of clients, only copies. Such a group may have the
+ * same workers as another one, to see how much a group differs from itself. */
 static bool is_only_watched(const struct kvw_model_group *group)
 {
 	return group->weight == 0 && group->shadow > 0;
@@ -318,7 +319,7 @@ void kvw_model_groups_check(struct kvw_build *build)
 	size_t end;
 
 	if (build->walk.report->mistakes > 0)
-		return; /* the list may not be whole */
+		return; /* the list may be incomplete */
 	for (size_t begin = 0; begin < config->model_group_count; begin = end) {
 		double weights = 0;
 
@@ -413,7 +414,7 @@ void kvw_model_groups_keep(const struct kvw_config *before, const struct kvw_con
 
 /* --- answering -------------------------------------------------------------------------------- */
 
-/* The first of the model's groups, or where it would be. */
+/* Compares for a search of the first group of a model, or of the place where it would be. */
 static int at_model(const void *key, const void *items, size_t at)
 {
 	const struct kvw_slice *model = key;

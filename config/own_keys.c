@@ -1,5 +1,5 @@
 /*
- * own_keys.c - see own_keys.h.
+ * own_keys.c - adds the keys of strategies' settings to the schema.
  */
 #include "config/own_keys.h"
 
@@ -24,7 +24,7 @@ static const struct kvw_type *type_of(enum kvw_setting_kind kind)
 	return &kvw_type_RATIO;
 }
 
-/* "routing.NAME" or "routing.NAME.SETTING". */
+/* Makes the path "routing.NAME" or "routing.NAME.SETTING". */
 static const char *make_path(struct kvw_own_keys *own, const char *name, const char *setting)
 {
 	char *path = own->paths[own->path_count++];
@@ -44,7 +44,7 @@ static bool below_routing(const struct kvw_section *section)
 	       (section->path[len] == '\0' || section->path[len] == '.');
 }
 
-/* After the last one below `routing`. */
+/* Inserts a section after the last one that is below `routing`. */
 static void add_section(struct kvw_own_keys *own, const char *path)
 {
 	size_t at = own->schema.section_count;
@@ -75,7 +75,7 @@ static void add_settings(struct kvw_own_keys *own, const struct kvw_strategy_ops
 	}
 }
 
-/* Further keys: names at the top, and a path. */
+/* Further names at the top, and a path. */
 static const char *const extra[] = {
 	KVW_ROUTING_SPEC, KVW_SERVICE_LEVELS, KVW_RATE_LIMITS, KVW_MODELS, KVW_MODEL_GROUPS, KVW_POOLS,
 	NULL};

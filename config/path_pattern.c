@@ -1,4 +1,4 @@
-/* path_pattern.c - see path_pattern.h. */
+/* path_pattern.c - checks patterns for paths. */
 #include "config/path_pattern.h"
 
 #include <string.h>

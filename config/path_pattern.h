@@ -1,9 +1,10 @@
 /*
- * path_pattern.h - which paths of requests a key may name: `/v1/models`, or `/v1/responses/` and a star for
- * every path below that.
+ * path_pattern.h - patterns for paths of requests in the configuration: `/v1/models`, or
+ * `/v1/responses/` and a star for every path below that.
  *
- * They are compared with a request's path as a careless server might read it (src/router/openai/api_path.h),
- * which is cut at so many segments of so many bytes.
+ * A pattern is compared with a request's path as a careless server might read it
+ * (src/router/openai/api_path.h). That reading is limited in the number of segments and their
+ * length, so patterns are limited in the same way.
  */
 #ifndef KVW_CONFIG_PATH_PATTERN_H
 #define KVW_CONFIG_PATH_PATTERN_H

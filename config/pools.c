@@ -1,5 +1,5 @@
 /*
- * pools.c - see pools.h.
+ * pools.c - the list `discovery.kubernetes.pools`.
  */
 #include "config/pools.h"
 
@@ -13,7 +13,8 @@
 
 /* --- reading --- */
 
-/* Texts are what their default says; of other types the zeroed member is the default. */
+/* Sets a key that was not given. Texts get their default; for other types the default is all
+ * zeroes, as the member already is. */
 static enum kvw_err set_default(const struct kvw_key *key, struct kvw_pool_config *pool)
 {
 	union kvw_value value;
@@ -27,7 +28,7 @@ static enum kvw_err set_default(const struct kvw_key *key, struct kvw_pool_confi
 	return err;
 }
 
-/* An entry that is no mapping is reported and left empty. */
+/* An entry that is no mapping is reported, and left empty. */
 static enum kvw_err walk_pool(struct kvw_build *build, size_t index, const struct kvw_node *node)
 {
 	struct kvw_pool_config *pool = &build->config->pools[index];

@@ -1,5 +1,5 @@
 /*
- * rate_limits.c - see rate_limits.h.
+ * rate_limits.c - reads, checks, compares and writes the list `rate_limits`.
  */
 #include "config/rate_limits.h"
 
@@ -11,7 +11,7 @@
 
 #define LIMITS "a list with an entry such as `- {tenant: NAME, requests_per_minute: 600}`"
 
-/* An entry while the list is read. */
+/* An entry that is being read. */
 struct reading {
 	struct kvw_rate_limit limit; /* first: what is sorted */
 	struct kvw_place place;
@@ -114,7 +114,7 @@ static void check_twice(struct kvw_walk *walk, const struct reading *entries, si
 	}
 }
 
-/* The entries in the order of their names, in which a request finds them. */
+/* Sorts the entries by name, the order in which requests look them up. */
 static enum kvw_err walk_entries(struct kvw_build *build, const struct kvw_node *list)
 {
 	struct kvw_config *config = build->config;
@@ -257,5 +257,6 @@ const struct kvw_rate_limit *kvw_config_served_rate(const struct kvw_config *con
 
 bool kvw_config_limits_models(const struct kvw_config *config)
 {
-	return config->rate_limit_count > 0 && config->rate_limits[0].tenant[0] == '\0'; /* those of tenants follow */
+	/* those of tenants follow */
+	return config->rate_limit_count > 0 && config->rate_limits[0].tenant[0] == '\0';
 }

@@ -6,7 +6,7 @@
  *     reference --check ...           compares FILE instead: exit 1 where it differs
  *
  * A program of the build, not of the product. Both files are committed, so that they can be read
- * without building; the tests run --check, so that neither can fall behind keys.def.
+ * without building; the tests run --check, so that neither can differ from keys.def.
  */
 #include <stdbool.h>
 #include <stdio.h>
@@ -180,7 +180,7 @@ static void write_routing_spec(FILE *out)
 		out);
 }
 
-/* Writes the keys of a flag, or that it has none. */
+/* Writes the keys that a flag sets, or that it sets none. */
 static void write_use(FILE *out, const struct kvw_stack_flag *flag)
 {
 	const char *keys = flag->keys;

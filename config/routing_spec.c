@@ -1,9 +1,10 @@
 /*
- * routing_spec.c - see routing_spec.h.
+ * routing_spec.c - reads intelligentRoutingSpec and sets the strategy that it means.
  *
- * The operator puts a router in front of the workers where `enabled` is true, with `routingStrategy` or
- * prefixaware; else a Kubernetes service gives workers connections in turn, which here is roundrobin.
- * The section may come before or after `routing`, so that it takes effect when all was read.
+ * If `enabled` is true, HyperPod's operator starts a router for the workers, with the strategy
+ * `routingStrategy` or else prefixaware; otherwise a Kubernetes service gives the workers
+ * connections in turn, which is roundrobin here. The section may come before or after `routing`, so
+ * it is applied when the whole file was read.
  */
 #include "config/routing_spec.h"
 
@@ -43,7 +44,8 @@ static void report_unknown(struct kvw_build *build, const struct kvw_node *key)
 	report(build, key, key->text, "an unknown key", expected);
 }
 
-/* Parses a member's value into *out; *met becomes its node. Twice is a mistake. */
+/* Parses a member's value into *out; *met becomes its node. A member that is there twice is a
+ * mistake. */
 static enum kvw_err walk_value(struct kvw_build *build, const struct kvw_type *type,
 	const char *member, const struct kvw_node *node, const struct kvw_node **met, void *out)
 {

@@ -1,8 +1,8 @@
 /*
- * rules.c - what must hold between keys.
+ * rules.c - rules between keys.
  *
- * A mistake is shown at the key that the user wrote; where both were written, at the one that the
- * rule bounds. A rule between two defaults cannot fail: the tests load an empty configuration.
+ * A mistake is shown at the key that the user wrote; if the user wrote both, at the one that the
+ * rule limits. A rule between two defaults cannot fail: the tests load an empty configuration.
  */
 #include "config/rules.h"
 
@@ -12,7 +12,7 @@
 #include "redis/url.h"
 #include "settings/address.h"
 
-/* Two sizes, the first of which must be less. */
+/* Two keys for sizes, of which the first must have the lower value. */
 struct order_rule {
 	enum kvw_key_index less, more;
 	const char *why;
@@ -54,8 +54,8 @@ static bool is_any_address(struct kvw_slice host)
 	       kvw_slice_equal(host, KVW_SLICE("::"));
 }
 
-/* Both would be bound, since event loops share their port, and each would get half of the other's
- * connections. */
+/* Two equal addresses could both be bound, because event loops share ports, and each would get half
+ * of the other's connections. So that is a mistake. */
 static void check_listeners(struct kvw_build *build)
 {
 	struct kvw_address clients, admin;
@@ -94,7 +94,7 @@ static void check_redis(struct kvw_build *build, enum kvw_key_index key, const c
 			"found a value that is not printed here, expected %s", expected);
 }
 
-/* One message that is late must not make a replica forgotten. */
+/* A replica must not be forgotten because a single message of it is late. */
 static void check_life(struct kvw_build *build)
 {
 	const struct kvw_config *config = build->config;
@@ -110,8 +110,8 @@ static void check_life(struct kvw_build *build)
 		config->replicas_life_ms, config->replicas_interval_ms);
 }
 
-/* Names in Redis are {PREFIX:GROUP}:load and :seen, and must share a slot of a Cluster: braces of the prefix's own would
- * say which one. */
+/* Checks the prefix for braces. Names in Redis are {PREFIX:GROUP}:load and :seen and must be in one
+ * slot of a Cluster, which braces inside the prefix would prevent. */
 static void check_prefix(struct kvw_build *build)
 {
 	const struct kvw_met *met = &build->met[KVW_KEY_replicas_prefix];

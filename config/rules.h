@@ -1,39 +1,39 @@
 /*
- * rules.h - what must hold between keys, beyond the type and range of each.
+ * rules.h - checks rules between keys, in addition to the type and range of each.
  */
 #ifndef KVW_CONFIG_RULES_H
 #define KVW_CONFIG_RULES_H
 
 #include "config/build.h"
 
-/* Checks the whole configuration. Looks only at keys that are valid by themselves. */
+/* Checks the whole configuration. Considers only keys whose values are valid. */
 void kvw_rules_check(struct kvw_build *build);
 
-/* The same for certificates, keys and authorities: opens the files. KVW_ENOMEM or KVW_OK. */
+/* These check certificates, keys and authorities, and open their files. KVW_ENOMEM or KVW_OK. */
 enum kvw_err kvw_rules_check_tls(struct kvw_build *build) KVW_MUST_CHECK;
 void kvw_rules_check_worker_tls(struct kvw_report *report, const struct kvw_worker_config *worker,
 	size_t index, struct kvw_place place);
 
-/* The same for discovery.*. */
+/* Checks discovery.*. */
 void kvw_rules_check_discovery(struct kvw_build *build);
 
-/* The same for discovery.kubernetes.pools. */
+/* Checks discovery.kubernetes.pools. */
 void kvw_rules_check_pools(struct kvw_build *build);
 
-/* The same for admission.* and service_levels. */
+/* Checks admission.* and service_levels. */
 void kvw_rules_check_admission(struct kvw_build *build);
 
-/* The same for auth.jwt. Its files are opened with kvw_rules_check_tls. */
+/* Checks auth.jwt. Its files are opened by kvw_rules_check_tls. */
 void kvw_rules_check_auth(struct kvw_build *build);
 
-/* The same for expose.paths and admin.open. */
+/* Checks expose.paths and admin.open. */
 void kvw_rules_check_paths(struct kvw_build *build);
 
-/* The same for admin.* and proxies.*. */
+/* Checks admin.* and proxies.*. */
 void kvw_rules_check_admin(struct kvw_build *build);
 void kvw_rules_check_proxies(struct kvw_build *build);
 
-/* The same for kvaware.*. */
+/* Checks kvaware.*. */
 void kvw_rules_check_kvaware(struct kvw_build *build);
 void kvw_rules_check_worker_events(struct kvw_report *report,
 	const struct kvw_worker_config *worker, size_t index, struct kvw_place place);

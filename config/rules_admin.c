@@ -1,8 +1,9 @@
 /*
- * rules_admin.c - what must hold for the admin address.
+ * rules_admin.c - rules for the admin address, and for proxies in front of kvway.
  *
- * It changes workers and shows what they do, so other hosts may use it with a key or a certificate alone, or only those of its
- * paths that the configuration opens to them by name. And what must hold for proxies in front.
+ * Requests to the admin address change workers and show what they do. So other hosts may use it
+ * only with a key or a certificate, or only those of its paths that the configuration opens to them
+ * by name.
  */
 #include <netinet/in.h>
 #include <string.h>
@@ -11,7 +12,8 @@
 #include "config/rules.h"
 #include "settings/address.h"
 
-/* A name such as `127.example` may be any host's. */
+/* Returns whether the host is this machine by its form alone; a name such as `127.example` may be
+ * any host's. */
 static bool is_of_this_host(struct kvw_slice host)
 {
 	char text[INET6_ADDRSTRLEN];
@@ -30,7 +32,8 @@ static bool is_of_this_host(struct kvw_slice host)
 	       memcmp(named.bytes, loopback_v6.bytes, sizeof(named.bytes)) == 0;
 }
 
-/* A pattern for all paths, present and future, would take the keys away from an address that changes workers. */
+/* Refuses a pattern that opens all paths, present and future: then workers could be changed without
+ * a key. */
 static void check_open(struct kvw_build *build)
 {
 	const struct kvw_met *open = &build->met[KVW_KEY_admin_open];

@@ -1,14 +1,15 @@
 /*
- * rules_admission.c - what must hold of admission.* and service_levels.
+ * rules_admission.c - rules for admission.* and service_levels.
  *
- * Names of classes compare without case, as the values of the header that carries them do.
+ * Names of classes are compared without regard to case, like the values of the header that carries
+ * them.
  */
 #include <string.h>
 
 #include "config/rules.h"
 #include "settings/suggest.h"
 
-/* Index of the class, or KVW_EVERY_CLASS. */
+/* Returns the index of a class, or KVW_EVERY_CLASS if there is none. */
 static size_t find_class(const struct kvw_strings *classes, const char *name)
 {
 	for (size_t i = 0; i < classes->count; i++)
@@ -32,7 +33,7 @@ static void check_classes(struct kvw_build *build)
 	}
 }
 
-/* Index of a class that must be there. If it is not, that is reported. */
+/* Returns the index of a class; reports a mistake if there is none. */
 static size_t require_class(
 	struct kvw_build *build, const char *name, struct kvw_place place, const char *shown)
 {
@@ -65,7 +66,7 @@ static size_t require_class(
 	return index;
 }
 
-/* Whether every value that was given could be read. */
+/* Returns whether every value that was given could be read. */
 static bool is_whole(const struct kvw_service_level *level, const struct kvw_met *met)
 {
 	for (size_t key = 0; key < KVW_LEVEL_KEY_COUNT; key++)
@@ -104,7 +105,8 @@ static void check_contents(struct kvw_build *build, const struct kvw_service_lev
 			"found no duration, expected `ttft`, `ttft_per_1k_tokens` or `tpot`");
 }
 
-/* Entry `index` against those before it, whose classes are known by now. */
+/* Checks that no entry before `index` has the same model and class; the classes of those entries
+ * are known by now. */
 static void check_twice(struct kvw_build *build, size_t index, const char *shown)
 {
 	const struct kvw_service_level *levels = build->config->service_levels;

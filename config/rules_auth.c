@@ -1,5 +1,6 @@
 /*
- * rules_auth.c - tokens of clients: without issuer and audience a token for any other service would get in.
+ * rules_auth.c - rules for tokens of clients: without issuer and audience, a token for any other
+ * service would be accepted.
  */
 #include <string.h>
 
@@ -39,7 +40,8 @@ static void check_url(struct kvw_build *build)
 		kvw_report_quote(quoted, url, strlen(url)));
 }
 
-/* Keys would leave force between two fetches that are both good. */
+/* Checks that keys stay valid long enough for two fetches, so that they do not expire between two
+ * good ones. */
 static void check_keep(struct kvw_build *build)
 {
 	const struct kvw_met *keep = &build->met[KVW_KEY_auth_jwt_keep_ms], *refresh = &build->met[KVW_KEY_auth_jwt_refresh_ms];

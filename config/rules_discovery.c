@@ -1,5 +1,5 @@
 /*
- * rules_discovery.c - what must hold of discovery.*.
+ * rules_discovery.c - rules for discovery.*.
  */
 #include <string.h>
 
@@ -34,7 +34,7 @@ static void check_names(struct kvw_build *build)
 	}
 }
 
-/* A query may follow the path. */
+/* Checks the webhook's path, which may be followed by a query. */
 static void check_webhook(struct kvw_build *build)
 {
 	const char *text = build->config->discovery_wake_webhook;

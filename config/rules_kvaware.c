@@ -1,9 +1,9 @@
 /*
- * rules_kvaware.c - what LMCache and vLLM would have to be configured like, for kvaware.* to make sense.
+ * rules_kvaware.c - rules for kvaware.*: values that work with LMCache and vLLM.
  *
- * These rules find a value that cannot work before a socket stays silent for ever: ZeroMQ connects
- * to addresses without a server and reports nothing, and LMCache takes each hash name that it does
- * not know for `builtin`.
+ * A wrong value would otherwise only show as a socket on which nothing ever arrives: ZeroMQ
+ * connects to addresses without a server and reports nothing, and LMCache takes each hash name that
+ * it does not know for `builtin`.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -41,7 +41,7 @@ static void report(struct kvw_build *build, enum kvw_key_index key, const char *
 
 /* --- addresses --- */
 
-/* A port and the `more` that follow it? */
+/* Returns whether the address has a port, and the `more` ports after it exist. */
 static bool has_ports(struct kvw_slice address, int64_t more)
 {
 	struct kvw_address split;
@@ -50,8 +50,8 @@ static bool has_ports(struct kvw_slice address, int64_t more)
 	       split.port + more <= UINT16_MAX;
 }
 
-/* Returns whether ZeroMQ would accept the text: tcp://HOST:PORT with a mark for the host, or a socket of this
- * machine. */
+/* Returns whether ZeroMQ would accept the text: tcp://HOST:PORT, where the host may be a
+ * placeholder, or a socket of this machine. */
 static bool is_endpoint(const char *text, bool marks, int64_t more_ports)
 {
 	char address[KVW_ADDRESS_MAX_HOST + 16];
@@ -70,7 +70,9 @@ static bool is_endpoint(const char *text, bool marks, int64_t more_ports)
 	if (len >= (int)sizeof(address))
 		return false;
 	if (strncmp(address, "*:", 2) == 0)
-		address[0] = 'h'; /* every address of this machine */
+		/* `*` means every address of this machine; `h` is a placeholder with which the text
+		 * can be parsed */
+		address[0] = 'h';
 	return has_ports(kvw_slice_of(address), more_ports);
 }
 
@@ -108,13 +110,14 @@ void kvw_rules_check_worker_events(struct kvw_report *report_to,
 	}
 }
 
-/* Where LMCache's workers find kvway; two sockets cannot share one. */
+/* Checks the addresses to which LMCache's workers connect: two sockets cannot share one. */
 static void check_lmcache_addresses(struct kvw_build *build)
 {
 	static const enum kvw_key_index keys[] = {KVW_KEY_kvaware_lmcache_pull,
 		KVW_KEY_kvaware_lmcache_reply, KVW_KEY_kvaware_lmcache_heartbeat,
 		KVW_KEY_kvaware_lmcache_coordinator, KVW_KEY_kvaware_lmcache_advertise};
-	const size_t bound = 4; /* the first so many are listened on */
+	/* the first four of the keys are addresses on which kvway listens */
+	const size_t bound = 4;
 
 	for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++) {
 		if (!is_set(build, keys[i]))
@@ -165,7 +168,8 @@ static void check_hash(struct kvw_build *build)
 	report(build, key, expected);
 }
 
-/* PYTHONHASHSEED is "random" or a number of 32 bits; with "random" we cannot compute hashes. */
+/* Returns whether the text may be a PYTHONHASHSEED: a number of 32 bits. With "random", kvway could
+ * not compute the hashes. */
 static bool is_seed(const char *text)
 {
 	unsigned long long seed;
@@ -180,7 +184,7 @@ static bool is_seed(const char *text)
 	return errno == 0 && *end == '\0' && seed <= UINT32_MAX;
 }
 
-/* 64 bits, signed or not, as Python prints them. */
+/* Returns whether the text is a number of 64 bits, signed or not, as Python prints it. */
 static bool is_number(const char *text)
 {
 	bool minus = text[0] == '-';
@@ -196,7 +200,7 @@ static bool is_number(const char *text)
 	return errno == 0 && *end == '\0';
 }
 
-/* Bytes that a JSON string spells one way. */
+/* Returns whether all bytes of the text have only one form in a JSON string. */
 static bool is_separator(const char *text)
 {
 	size_t len = strlen(text);

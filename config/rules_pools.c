@@ -1,5 +1,5 @@
 /*
- * rules_pools.c - what must hold of discovery.kubernetes.pools.
+ * rules_pools.c - rules for discovery.kubernetes.pools.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,7 +13,8 @@
 #define PORT_NAME_MOST 15
 #define DNS_NAME_MOST  253
 
-/* A DNS label in lower case: what names of Services, namespaces and ports are. */
+/* Returns whether the text is a DNS label in lower case, the form of names of Services, namespaces
+ * and ports. */
 static bool is_label(const char *text, size_t most)
 {
 	size_t len = strlen(text);
@@ -97,7 +98,8 @@ static bool is_whole(const struct kvw_build *build, size_t index)
 	return true;
 }
 
-/* By which metrics are known apart: two pools of one Service's name in two namespaces need names. */
+/* Checks that the pool's name in metrics is not another pool's: two pools of Services with the same
+ * name in different namespaces need names of their own. */
 static void check_name(const struct checked *c)
 {
 	char name[KVW_POOL_SHOWN], other[KVW_POOL_SHOWN];

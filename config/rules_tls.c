@@ -1,10 +1,10 @@
 /*
- * rules_tls.c - certificates, keys and authorities: are the files there, and do they fit together?
+ * rules_tls.c - checks that the files of certificates, keys and authorities exist and fit together.
  *
- * Asked of OpenSSL while the configuration is read, so that `kvway check` finds an unfit file and says
- * in which line it is named. Only regular files of a sensible size are opened: a pipe would make the
- * check wait for ever, a device could feed it without end. A key with a passphrase is refused, since
- * a server has no user to type it.
+ * OpenSSL loads them while the configuration is read, so that `kvway check` finds an unusable file
+ * and the line that names it. Only regular files of a sensible size are opened: a pipe would make
+ * the check wait for ever, a device could feed it without end. A key with a passphrase is refused,
+ * since a server has no user to type it.
  */
 #include <errno.h>
 #include <openssl/err.h>
@@ -20,7 +20,8 @@
 #include "settings/address.h"
 #include "tls/tls.h"
 
-#define PEM_MOST_BYTES (4 << 20) /* a system's whole store of authorities has 0.2 MB */
+/* most bytes of a file; a system's whole list of authorities has 0.2 MB */
+#define PEM_MOST_BYTES (4 << 20)
 
 static const char *text_of(const struct kvw_build *build, enum kvw_key_index key)
 {
@@ -35,12 +36,12 @@ static bool is_set(const struct kvw_build *build, enum kvw_key_index key)
 	return build->met[key].valid && text_of(build, key)[0] != '\0';
 }
 
-/* A file that the key names, itself or in its list. */
+/* A file that a key, or an entry of its list, names. */
 struct named {
 	struct kvw_report *report;
-	struct kvw_place place; /* of the key's value */
+	struct kvw_place place; /* place of the key's value */
 	const char *key;        /* its path */
-	const char *path;       /* of the file */
+	const char *path;       /* path of the file */
 };
 
 static struct named named_by(struct kvw_build *build, enum kvw_key_index key)
@@ -57,7 +58,7 @@ static void report_file(struct named file, const char *why, const char *expected
 		kvw_report_quote(quoted, file.path, strlen(file.path)), why, expected);
 }
 
-/* The file may be opened. */
+/* Checks that a file may be opened. */
 static bool check_file(struct named file, const char *expected)
 {
 	struct stat info;
@@ -95,7 +96,7 @@ static void check_end(struct named file, const SSL_CTX *ctx)
 	report_file(file, why, "a certificate that is still valid");
 }
 
-/* A certificate and its key, which may be in the same file. */
+/* Checks a certificate and its key, which may be in the same file. */
 static enum kvw_err check_pair(struct named certificate, struct named key)
 {
 	static const char a_chain[] = "a certificate and its chain in PEM form";
@@ -114,7 +115,8 @@ static enum kvw_err check_pair(struct named certificate, struct named key)
 	}
 	if (good)
 		check_end(certificate, ctx);
-	/* With a certificate loaded this fails for a key that is not the certificate's, too. */
+	/* Loading the key also fails if it does not belong to the certificate, which is loaded
+	 * already. */
 	(void)snprintf(its_key, sizeof(its_key), "the key of the certificate in `%s`", certificate.key);
 	if (check_file(key, a_key) &&
 		(!kvw_tls_use_key(ctx, key.path) ||
@@ -124,7 +126,8 @@ static enum kvw_err check_pair(struct named certificate, struct named key)
 	return KVW_OK;
 }
 
-/* An entry of a list of certificates: a file, or a folder with a file for each. */
+/* Checks an entry of a list of certificates: a file with chain and key, or a folder with a file for
+ * each. */
 static enum kvw_err check_entry(struct kvw_build *build, enum kvw_key_index list, const char *entry)
 {
 	struct named certificate = {
@@ -167,7 +170,7 @@ static void check_authorities(struct kvw_build *build, enum kvw_key_index key)
 		check_authorities_file(named_by(build, key));
 }
 
-/* As a certificate bears it; addresses come without brackets. */
+/* Checks a name in the form that certificates have it, in which addresses have no brackets. */
 static void check_server_name(struct kvw_report *report, const char *name, size_t index, struct kvw_place place)
 {
 	char shown[48], quoted[KVW_REPORT_QUOTE], authority[KVW_ADDRESS_MAX_HOST + 8];
@@ -197,7 +200,7 @@ void kvw_rules_check_worker_tls(struct kvw_report *report, const struct kvw_work
 	check_authorities_file((struct named){report, place, shown, worker->tls_ca_file});
 }
 
-/* Keys of an address that speaks TLS. */
+/* The keys for one address that accepts TLS. */
 struct listener {
 	enum kvw_key_index certificate, key, certificates, client_ca, ciphers, ciphersuites;
 	size_t more; /* offset in struct kvw_config of the list of further certificates */
@@ -231,7 +234,7 @@ static enum kvw_err check_ciphers(struct kvw_build *build, const struct listener
 	return KVW_OK;
 }
 
-/* A key that makes no sense without another. */
+/* Reports a key that has no meaning without another one. */
 static void check_beside(
 	struct kvw_build *build, enum kvw_key_index given, enum kvw_key_index needed)
 {
@@ -264,7 +267,7 @@ static enum kvw_err check_listener(struct kvw_build *build, const struct listene
 	return err == KVW_OK ? check_ciphers(build, keys) : err;
 }
 
-/* Authorities of one worker, which would not be looked at. */
+/* Reports authorities of a worker that would be ignored. */
 static void check_insecure_workers(struct kvw_build *build)
 {
 	const struct kvw_config *config = build->config;

@@ -1,5 +1,5 @@
 /*
- * schema.c - keys.def as tables.
+ * schema.c - the tables of keys, made from keys.def.
  */
 #include "config/schema.h"
 

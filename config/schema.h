@@ -1,5 +1,6 @@
 /*
- * schema.h - keys.def as tables. A key's index in kvw_keys is its enumerator KVW_KEY_<field>.
+ * schema.h - the tables of keys, made from keys.def. The index of a key in kvw_keys is the
+ * enumerator KVW_KEY_<field>.
  */
 #ifndef KVW_CONFIG_SCHEMA_H
 #define KVW_CONFIG_SCHEMA_H
@@ -66,11 +67,11 @@ extern const struct kvw_key kvw_group_keys[KVW_GROUP_KEY_COUNT];
 extern const struct kvw_key kvw_client_keys[KVW_CLIENT_KEY_COUNT];
 extern const struct kvw_section kvw_sections[KVW_SECTION_COUNT];
 extern const char *const kvw_renamed_keys[];      /* as kvw_schema's `renamed` */
-extern const struct kvw_schema kvw_worker_schema; /* of one entry of `workers` */
-extern const struct kvw_schema kvw_level_schema;  /* of one entry of `service_levels` */
-extern const struct kvw_schema kvw_pool_schema;   /* of one entry of `discovery.kubernetes.pools` */
-extern const struct kvw_schema kvw_rate_schema;   /* of one entry of `rate_limits` */
-extern const struct kvw_schema kvw_group_schema;  /* of one entry of `model_groups` */
-extern const struct kvw_schema kvw_client_key_schema; /* of one entry of `auth.keys_file` */
+extern const struct kvw_schema kvw_worker_schema; /* for an entry of `workers` */
+extern const struct kvw_schema kvw_level_schema;  /* for an entry of `service_levels` */
+extern const struct kvw_schema kvw_pool_schema;   /* for an entry of `discovery.kubernetes.pools` */
+extern const struct kvw_schema kvw_rate_schema;   /* for an entry of `rate_limits` */
+extern const struct kvw_schema kvw_group_schema;  /* for an entry of `model_groups` */
+extern const struct kvw_schema kvw_client_key_schema; /* for an entry of `auth.keys_file` */
 
 #endif

@@ -1,5 +1,5 @@
 /*
- * service_levels.c - see service_levels.h.
+ * service_levels.c - reads, compares and writes the list `service_levels`.
  */
 #include "config/service_levels.h"
 
@@ -22,7 +22,7 @@ static enum kvw_err set_default(size_t key, char **out)
 	return err;
 }
 
-/* An entry that is no mapping is reported and left empty. */
+/* An entry that is no mapping is reported, and left empty. */
 static enum kvw_err walk_level(struct kvw_build *build, size_t index, const struct kvw_node *node)
 {
 	struct kvw_service_level *level = &build->config->service_levels[index];
@@ -115,7 +115,8 @@ static bool same_level(const struct kvw_service_level *a, const struct kvw_servi
 	return true;
 }
 
-/* No entry stands twice in a list, so those of `a` that are in `b` are all if there are as many. */
+/* No entry is twice in a list. So if both lists have the same length, and each entry of `a` is in
+ * `b`, they have the same entries. */
 bool kvw_service_levels_same(const struct kvw_config *a, const struct kvw_config *b)
 {
 	size_t found = 0;
@@ -156,7 +157,7 @@ static void replace(int64_t *promise, int64_t ms)
 		*promise = ms;
 }
 
-/* admission_classes.count: there is none. */
+/* Returns the index of the class; admission_classes.count if there is none. */
 static size_t class_named(const struct kvw_strings *classes, struct kvw_slice name)
 {
 	size_t i = name.len > 0 ? 0 : classes->count;

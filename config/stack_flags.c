@@ -1,8 +1,9 @@
 /*
- * stack_flags.c - see stack_flags.h.
+ * stack_flags.c - reads the flags of production-stack's router.
  *
- * Each flag becomes text for its key and goes the way of a user's text, so that types, ranges and rules
- * are those of a file. `listen` and `workers` are made of two flags each, once all were seen.
+ * Each flag becomes text for its key, and is then handled like a user's text, so that types, ranges
+ * and rules are those of a file. `listen` and `workers` are each made from two flags, when all
+ * flags were read.
  */
 #include "config/stack_flags.h"
 
@@ -17,14 +18,14 @@ const struct kvw_stack_flag kvw_stack_flags[KVW_STACK_FLAG_COUNT] = {
 #include "config/stack_flags.def"
 };
 
-/* Values that only make sense together. Borrowed; NULL: not given. */
+/* Values of flags that have a meaning only together. Borrowed; NULL: not given. */
 struct joined {
-	const char *host, *port, *backends, *models;
+	const char *host, *port, *backends, *models, *labels, *prefill, *decode;
 };
 
-/* Entries of a list with commas between them. */
+/* Reads the entries of a list with commas between them. */
 struct entries {
-	char *text; /* owned: a copy with NULs for commas */
+	char *text; /* owned: a copy in which NULs replace the commas */
 	char **items;
 	size_t count;
 };
@@ -35,7 +36,7 @@ static void entries_finish(struct entries *entries)
 	free(entries->items);
 }
 
-/* Spaces around entries do not count. entries_finish must follow. */
+/* Begins to read a list. Spaces around entries are ignored. entries_finish must follow. */
 static enum kvw_err entries_init(struct entries *entries, const char *text)
 {
 	union kvw_value copy;
@@ -116,7 +117,7 @@ static enum kvw_err set_port(
 	return set_text(build, key, flag, address);
 }
 
-/* Keys that are lists, all with this one name in them. */
+/* Sets keys that are lists, each to a list with this one name. */
 static enum kvw_err set_lists(
 	struct kvw_build *build, const char *keys, const char *flag, const char *text)
 {
@@ -155,6 +156,21 @@ static void refuse(struct kvw_build *build, const struct kvw_stack_flag *flag)
 		"found a flag that kvway has no use for, expected %s", flag->text);
 }
 
+/* Sets the strategy; the router's two ways to split prefill and decode set the transfer, too. */
+static enum kvw_err set_logic(
+	struct kvw_build *build, const struct kvw_stack_flag *flag, const char *value)
+{
+	bool orchestrated = strcmp(value, "disaggregated_prefill_orchestrated") == 0;
+	enum kvw_err err;
+
+	if (!orchestrated && strcmp(value, "disaggregated_prefill") != 0)
+		return set_text(build, flag->keys, flag->flag, value);
+	err = set_text(build, flag->keys, flag->flag, "prefixaware");
+	if (err == KVW_OK)
+		err = set_text(build, "pd.transfer", flag->flag, orchestrated ? "nixl" : "shared");
+	return err;
+}
+
 static enum kvw_err apply_one(struct kvw_build *build, const struct kvw_stack_flag *flag,
 	const char *value, struct joined *joined)
 {
@@ -179,6 +195,17 @@ static enum kvw_err apply_one(struct kvw_build *build, const struct kvw_stack_fl
 	case KVW_STACK_MODELS:
 		joined->models = value;
 		break;
+	case KVW_STACK_LABELS:
+		joined->labels = value;
+		break;
+	case KVW_STACK_PREFILL_LABELS:
+		joined->prefill = value;
+		break;
+	case KVW_STACK_DECODE_LABELS:
+		joined->decode = value;
+		break;
+	case KVW_STACK_LOGIC:
+		return set_logic(build, flag, value);
 	case KVW_STACK_ONLY:
 		check_only(build, flag, value);
 		break;
@@ -194,7 +221,7 @@ static enum kvw_err apply_one(struct kvw_build *build, const struct kvw_stack_fl
 
 /* --- listen ----------------------------------------------------------------------------------- */
 
-/* An IPv6 address gets its brackets. */
+/* Sets `listen`; an IPv6 address is put into brackets. */
 static enum kvw_err set_listen(struct kvw_build *build, const struct joined *joined)
 {
 	const char *host = joined->host != NULL ? joined->host : "0.0.0.0";
@@ -221,7 +248,7 @@ static enum kvw_err set_listen(struct kvw_build *build, const struct joined *joi
 
 /* --- workers ---------------------------------------------------------------------------------- */
 
-/* An earlier worker with the URL of the newest; NULL: there is none. */
+/* Returns an earlier worker with the URL of the newest one; NULL: there is none. */
 static struct kvw_worker_config *same_url(struct kvw_build *build)
 {
 	struct kvw_worker_config *newest = kvw_build_newest_worker(build);
@@ -233,7 +260,7 @@ static struct kvw_worker_config *same_url(struct kvw_build *build)
 	return NULL;
 }
 
-/* A name that is there already stays there once. */
+/* Adds a model to a worker, unless the worker has it already. */
 static enum kvw_err add_model(
 	struct kvw_build *build, struct kvw_worker_config *worker, const char *model)
 {
@@ -268,9 +295,26 @@ static enum kvw_err add_model(
 	return KVW_OK;
 }
 
-/* model NULL: kvway asks the worker. */
-static enum kvw_err add_backend(struct kvw_build *build, const char *url, const char *model)
+/* One backend, by the lists of the flags. model NULL: kvway asks the worker which models it has. role
+ * NULL: both. */
+struct backend {
+	const char *url, *model, *role;
+};
+
+static enum kvw_err set_role(
+	struct kvw_build *build, struct kvw_worker_config *worker, const char *role, struct kvw_met *met)
 {
+	const struct kvw_given given = {
+		.place = {.flag = "--static-model-labels"}, .text = kvw_slice_of(role)};
+
+	*met = (struct kvw_met){given.place, true, false};
+	return kvw_walk_value(&build->walk, &kvw_worker_keys[KVW_WORKER_KEY_role], "role", &given,
+		worker, &met->valid);
+}
+
+static enum kvw_err add_backend(struct kvw_build *build, const struct backend *backend)
+{
+	const char *url = backend->url, *model = backend->model;
 	const struct kvw_place place = {.flag = "--static-backends"};
 	struct kvw_met met[KVW_WORKER_KEY_COUNT] = {[KVW_WORKER_KEY_url] = {place, true, false},
 		[KVW_WORKER_KEY_models] = {place, model != NULL, model != NULL}};
@@ -291,23 +335,53 @@ static enum kvw_err add_backend(struct kvw_build *build, const char *url, const 
 	}
 	if (model != NULL)
 		err = add_model(build, worker, model);
+	if (err == KVW_OK && backend->role != NULL)
+		err = set_role(build, worker, backend->role, &met[KVW_WORKER_KEY_role]);
 	return err == KVW_OK ? kvw_build_end_worker(build, met, place) : err;
 }
 
-static enum kvw_err add_backends(
-	struct kvw_build *build, const struct entries *urls, const struct entries *models)
-{
-	enum kvw_err err = KVW_OK;
-	char expected[96];
+/* The lists of all flags about workers. */
+struct lists {
+	struct entries urls, models, labels, prefill, decode;
+};
 
-	if (models->count > 0 && models->count != urls->count) {
-		snprintf(expected, sizeof(expected),
-			"one for each of --static-backends, in the same order: %zu", urls->count);
-		kvw_report_mistake(build->walk.report,
-			(struct kvw_place){.flag = "--static-models"}, NULL,
-			"found %zu names, expected %s", models->count, expected);
+/* Returns whether a list has one entry for each backend, or none; else reports a mistake. */
+static bool has_one_each(struct kvw_build *build, const struct lists *lists,
+	const struct entries *entries, const char *flag, const char *what)
+{
+	if (entries->count == 0 || entries->count == lists->urls.count)
+		return true;
+	kvw_report_mistake(build->walk.report, (struct kvw_place){.flag = flag}, NULL,
+		"found %zu %s, expected one for each of --static-backends, in the same order: %zu",
+		entries->count, what, lists->urls.count);
+	return false;
+}
+
+static bool has_entry(const struct entries *entries, const char *wanted)
+{
+	for (size_t i = 0; i < entries->count; i++)
+		if (strcmp(entries->items[i], wanted) == 0)
+			return true;
+	return false;
+}
+
+static const char *role_of(const struct lists *lists, const char *label)
+{
+	bool prefills = has_entry(&lists->prefill, label), decodes = has_entry(&lists->decode, label);
+
+	if (prefills == decodes)
+		return NULL;
+	return prefills ? "prefill" : "decode";
+}
+
+static enum kvw_err add_backends(struct kvw_build *build, const struct lists *lists)
+{
+	const struct entries *urls = &lists->urls;
+	enum kvw_err err = KVW_OK;
+
+	if (!has_one_each(build, lists, &lists->models, "--static-models", "names") ||
+		!has_one_each(build, lists, &lists->labels, "--static-model-labels", "labels"))
 		return KVW_OK;
-	}
 	if (urls->count > KVW_MAX_WORKERS) {
 		kvw_report_mistake(build->walk.report,
 			(struct kvw_place){.flag = "--static-backends"}, NULL,
@@ -315,16 +389,48 @@ static enum kvw_err add_backends(
 		return KVW_OK;
 	}
 	err = kvw_build_reserve_workers(build, urls->count);
-	for (size_t i = 0; i < urls->count && err == KVW_OK; i++)
-		err = add_backend(
-			build, urls->items[i], models->count > 0 ? models->items[i] : NULL);
+	for (size_t i = 0; i < urls->count && err == KVW_OK; i++) {
+		struct backend backend = {.url = urls->items[i]};
+
+		if (lists->models.count > 0)
+			backend.model = lists->models.items[i];
+		if (lists->labels.count > 0)
+			backend.role = role_of(lists, lists->labels.items[i]);
+		err = add_backend(build, &backend);
+	}
 	return err;
+}
+
+/* Reads each list that was given. */
+static enum kvw_err read_lists(struct lists *lists, const struct joined *joined)
+{
+	const struct {
+		const char *text;
+		struct entries *entries;
+	} given[] = {{joined->backends, &lists->urls}, {joined->models, &lists->models},
+		{joined->labels, &lists->labels}, {joined->prefill, &lists->prefill},
+		{joined->decode, &lists->decode}};
+	enum kvw_err err = KVW_OK;
+
+	for (size_t i = 0; i < sizeof(given) / sizeof(given[0]) && err == KVW_OK; i++)
+		if (given[i].text != NULL)
+			err = entries_init(given[i].entries, given[i].text);
+	return err;
+}
+
+static void finish_lists(struct lists *lists)
+{
+	entries_finish(&lists->urls);
+	entries_finish(&lists->models);
+	entries_finish(&lists->labels);
+	entries_finish(&lists->prefill);
+	entries_finish(&lists->decode);
 }
 
 static enum kvw_err set_workers(struct kvw_build *build, const struct joined *joined, bool others)
 {
 	const struct kvw_place place = {.flag = "--static-backends"};
-	struct entries urls = {0}, models = {0};
+	struct lists lists = {0};
 	enum kvw_err err;
 
 	if (others) {
@@ -342,19 +448,16 @@ static enum kvw_err set_workers(struct kvw_build *build, const struct joined *jo
 			"http://HOST:PORT,http://HOST:PORT");
 		return KVW_OK;
 	}
-	err = entries_init(&urls, joined->backends);
-	if (err == KVW_OK && joined->models != NULL)
-		err = entries_init(&models, joined->models);
+	err = read_lists(&lists, joined);
 	if (err == KVW_OK)
-		err = add_backends(build, &urls, &models);
-	entries_finish(&urls);
-	entries_finish(&models);
+		err = add_backends(build, &lists);
+	finish_lists(&lists);
 	return err;
 }
 
 /* --- all -------------------------------------------------------------------------------------- */
 
-/* That router's controller listens without a flag. */
+/* Makes kvway listen for LMCache's workers, as production-stack's router does without any flag. */
 static enum kvw_err set_lmcache_default(struct kvw_build *build)
 {
 	const struct kvw_met *strategy = &build->met[KVW_KEY_routing_strategy];

@@ -1,7 +1,8 @@
 /*
- * write.c - see write.h.
+ * write.c - writes a configuration as YAML.
  *
- * Keys come section by section, as in the reference; a section is opened when its first key is written.
+ * Keys are written section by section, in the order of the reference; a section is begun before its
+ * first key.
  */
 #include "config/write.h"
 
@@ -20,10 +21,10 @@
 struct writer {
 	FILE *out;
 	const struct kvw_config *config, *defaults;
-	const char *open; /* path of the section that was written last */
+	const char *open; /* path of the section that was begun last */
 };
 
-/* Writes `api_key: TEXT` at this depth. */
+/* Writes a line such as `api_key: TEXT` at this depth. */
 static enum kvw_err write_value(
 	FILE *out, const struct kvw_key *key, const void *values, const char *name, size_t depth)
 {
@@ -38,7 +39,8 @@ static enum kvw_err write_value(
 	return KVW_OK;
 }
 
-/* Lines for the sections down to this one that are not open; returns the depth of its keys. */
+/* Writes the lines that begin those sections, down to this one, that are not begun yet; returns the
+ * depth of its keys. */
 static size_t open_section(struct writer *w, const char *section)
 {
 	size_t depth = 0, len;
@@ -58,14 +60,14 @@ static size_t open_section(struct writer *w, const char *section)
 	return depth;
 }
 
-/* Those that readers look for are always there. */
+/* Returns whether a key is written. Those that readers expect always are. */
 static bool is_written(const struct writer *w, const struct kvw_key *key)
 {
 	return strcmp(key->path, "listen") == 0 || strcmp(key->path, "routing.strategy") == 0 ||
 	       !kvw_key_same(key, w->config, w->defaults);
 }
 
-/* Below the other keys of its section. */
+/* Writes the pools, after the other keys of their section. */
 static enum kvw_err write_pools(struct writer *w)
 {
 	size_t depth;

@@ -1,5 +1,5 @@
 /*
- * capacity_share.c - see capacity_share.h.
+ * capacity_share.c - learns how much of a worker's cache predictions may assume.
  *
  * A prediction is good if it is within two blocks of 32 tokens and 2 % of the prompt: template
  * tokens and the ratio of text to tokens cause errors of that size without any eviction.

@@ -26,13 +26,14 @@
 #define KVW_CAPACITY_SHARE_LEAST 0.25
 
 struct kvw_capacity_share {
-	_Atomic float share[KVW_MAX_WORKERS]; /* by worker id, KVW_CAPACITY_SHARE_LEAST to 1 */
+	/* shares by worker id, from KVW_CAPACITY_SHARE_LEAST to 1 */
+	_Atomic float share[KVW_MAX_WORKERS];
 };
 
 void kvw_capacity_share_init(struct kvw_capacity_share *shares);
 
-/* Tokens that a worker's view may hold: the worker's share of what it reports. A share below 1
- * leaves at least 1. */
+/* Returns how many tokens a worker's view may hold: the worker's share of the capacity that it
+ * reports. A share below 1 leaves at least 1 token. */
 static inline uint64_t kvw_capacity_share_capacity(
 	const struct kvw_capacity_share *shares, uint32_t worker, uint64_t reported)
 {
@@ -46,7 +47,7 @@ static inline uint64_t kvw_capacity_share_capacity(
 void kvw_capacity_share_learn(struct kvw_capacity_share *shares, uint32_t worker, uint32_t prompt,
 	uint32_t predicted, uint32_t actual);
 
-/* The worker's cache was lost: forgets what was learned about it. */
+/* Forgets what was learned about a worker whose cache was lost. */
 void kvw_capacity_share_restart(struct kvw_capacity_share *shares, uint32_t worker);
 
 #endif

@@ -78,7 +78,8 @@ double kvw_share_sum(const struct kvw_candidates *set, bool *limited)
 	return sum;
 }
 
-/* The score as a number below 1, to the power of 1 / share (weighted rendezvous hashing). */
+/* Returns the score, taken as a number below 1, to the power of 1 / share (weighted rendezvous
+ * hashing). */
 uint64_t kvw_limit_score(uint64_t score, double share)
 {
 	return share > 0 ? (uint64_t)(pow((double)(score >> 11) * 0x1p-53, 1 / share) * 0x1p64) : 0;
@@ -154,9 +155,9 @@ static size_t choose_in_turn(
 	const struct kvw_candidates *set, double *costs, double shares, uint64_t salt)
 {
 	double limit = kvw_tie_limit(costs, set->count);
-	/* Spread evenly over 0 to 1. */
+	/* a number that is spread evenly over 0 to 1 */
 	double turn = (uint32_t)(salt * UINT32_C(0x9E3779B9)) * 0x1p-32;
-	double end = 0; /* end of the workers' parts so far */
+	double end = 0; /* end of the parts of the workers that were looked at so far */
 	double others[KVW_MAX_WORKERS];
 	bool any = false;
 

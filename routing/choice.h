@@ -14,17 +14,18 @@
 
 #include "kvway/route.h"
 
-/* Model of a worker's prefill time. Relaxed: options that change while requests are routed. */
+/* Model of a worker's prefill time. The members are relaxed atomics, since options may change while
+ * requests are routed. */
 struct kvw_prefill_model {
 	_Atomic double ns_per_token;
-	_Atomic double ns_per_pair; /* per pair of tokens: attention */
+	_Atomic double ns_per_pair; /* cost per pair of tokens: attention */
 	_Atomic double omega; /* weight of the delay that a prefill imposes on running requests */
 };
 
 void kvw_prefill_model_set(
 	struct kvw_prefill_model *model, const struct kvw_strategy_options *options);
 
-/* ns to prefill tokens [hit, length): (L - h) / R + a (L^2 - h^2) / 2. */
+/* Returns the ns to prefill tokens [hit, length): (L - h) / R + a (L^2 - h^2) / 2. */
 static inline double kvw_prefill_ns(
 	const struct kvw_prefill_model *model, double length, double hit)
 {
@@ -34,7 +35,7 @@ static inline double kvw_prefill_ns(
 	return (length - hit) * per_token + (length * length - hit * hit) * (per_pair / 2);
 }
 
-/* Tokens of a chain, by its last chunk; 0 for one without chunks. */
+/* Returns the tokens of a chain, by the end of its last chunk; 0 for a chain without chunks. */
 static inline uint32_t kvw_chain_tokens(
 	const struct kvw_route_request *request, uint32_t begin, uint32_t end)
 {
@@ -43,10 +44,10 @@ static inline uint32_t kvw_chain_tokens(
 	return (uint32_t)((double)request->chunks[end - 1].end * request->tokens_per_unit + 0.5);
 }
 
-/* Tokens of all chains. */
+/* Returns the tokens of all chains. */
 uint32_t kvw_request_tokens(const struct kvw_route_request *request);
 
-/* ns of prefill if nothing is cached; 0 for a request without prefill charge. */
+/* Returns the ns of prefill if nothing is cached; 0 for a request without prefill charge. */
 int64_t kvw_request_prefill_ns(
 	const struct kvw_prefill_model *model, const struct kvw_route_request *request);
 
@@ -59,7 +60,7 @@ static inline uint64_t kvw_rendezvous(uint64_t what, uint64_t key)
 	return x ^ x >> 32;
 }
 
-/* First index of an id >= from; set->count: none. */
+/* Returns the first index whose id is >= from; set->count: there is none. */
 static inline size_t kvw_place_from(const struct kvw_candidates *set, uint32_t from)
 {
 	size_t low = 0;
@@ -78,34 +79,35 @@ static inline size_t kvw_place_from(const struct kvw_candidates *set, uint32_t f
 
 size_t kvw_usable_count(const struct kvw_candidates *set);
 
-/* Sum of the shares of all usable candidates, each at most 1; *limited: one is below 1. */
+/* Returns the sum of the shares of all usable candidates, each at most 1; *limited: some share is
+ * below 1. */
 double kvw_share_sum(const struct kvw_candidates *set, bool *limited);
 
-/* Lowers a score so that it wins over a full candidate's in proportion to share (< 1). */
+/* Lowers a score so that it wins against a full candidate's in proportion to share (< 1). */
 uint64_t kvw_limit_score(uint64_t score, double share);
 
 /* Cost of a candidate that cannot be chosen. */
 #define KVW_NO_COST ((double)INFINITY)
 
-/* Position of the lowest cost (ns); KVW_NO_COST for unusable candidates, which must not be all.
- * Costs that differ by less than the precision of predictions count as equal; among those the
- * highest rendezvous score of `salt` wins. */
+/* Returns the position of the lowest cost (ns); unusable candidates have KVW_NO_COST, and at least
+ * one must be usable. Costs that differ by less than the precision of predictions count as equal;
+ * among those the highest rendezvous score of `salt` wins. */
 size_t kvw_choose_lowest(const struct kvw_candidates *set, const double *costs, uint64_t salt);
 
-/* The same among `count` (> 0) indices whose costs count as equal. */
+/* Does the same among `count` (> 0) indices whose costs count as equal. */
 size_t kvw_choose_among(
 	const struct kvw_candidates *set, const uint16_t *places, size_t count, uint64_t salt);
 
-/* The lowest of `costs`; KVW_NO_COST if count is 0. */
+/* Returns the lowest of `costs`; KVW_NO_COST if count is 0. */
 double kvw_lowest(const double *costs, size_t count);
 
-/* Costs up to this count as equal to `lowest`. */
+/* Returns the limit up to which costs count as equal to `lowest`. */
 double kvw_tie_limit_of(double lowest);
 
-/* Costs up to this count as equal to the lowest of them. */
+/* Returns the limit up to which costs count as equal to the lowest of them. */
 double kvw_tie_limit(const double *costs, size_t count);
 
-/* Assumed tokens of an unknown prompt. */
+/* Assumed tokens of a prompt whose length is unknown. */
 #define KVW_UNKNOWN_TOKENS 1024.0
 
 /* Least weight of requests in flight for an unknown prompt. */
@@ -116,8 +118,8 @@ double kvw_tie_limit(const double *costs, size_t count);
 size_t kvw_choose_by_load(const struct kvw_prefill_model *model, const struct kvw_candidates *set,
 	int64_t now_ns, uint64_t salt);
 
-/* Fills costs for a strategy that does not compare costs: each candidate's known numbers, and the
- * verdicts. */
+/* Fills costs for a strategy that does not compare costs: the known numbers of each candidate, and
+ * the verdicts. */
 void kvw_explain_unweighed(const struct kvw_prefill_model *model,
 	const struct kvw_route_request *request, const struct kvw_candidates *set, int64_t now_ns,
 	size_t chosen, struct kvw_cost *costs);

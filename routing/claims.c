@@ -1,5 +1,5 @@
 /*
- * claims.c - see claims.h.
+ * claims.c - keeps claims of blocks in a table without locks.
  *
  *     word | tag : 32 | worker : 10 | end : 22 |      end in units of 2^24 ns, about 17 ms
  *
@@ -20,8 +20,8 @@
 
 #define BUCKETS_LOG 14u
 #define PER_BUCKET  8u
-#define AHEAD       8u  /* claims whose line is prefetched */
-#define MAX_ENDS    16u /* most different lengths of hits that are extended */
+#define AHEAD       8u  /* number of claims whose cache lines are prefetched ahead */
+#define MAX_ENDS    16u /* limit of different hit lengths that are extended */
 
 #define WORKER_BITS 10u
 #define END_BITS    22u
@@ -39,7 +39,7 @@ struct bucket {
 struct kvw_claims {
 	struct bucket *buckets;
 	uint64_t seed;
-	_Alignas(64) _Atomic int64_t last_ns; /* no claim ends later */
+	_Alignas(64) _Atomic int64_t last_ns; /* all claims have ended by this time */
 	_Alignas(64) _Atomic uint32_t epochs[KVW_MAX_WORKERS];
 };
 
@@ -94,7 +94,7 @@ static uint32_t unit_of(int64_t ns)
 	return (uint32_t)((uint64_t)ns >> UNIT_SHIFT) & END_MASK;
 }
 
-/* A worker's word for a block, without its end. */
+/* Returns a worker's word for a block, without its end. */
 static uint64_t word_of(const struct kvw_claims *claims, uint64_t spread, uint32_t worker)
 {
 	uint32_t epoch = atomic_load_explicit(&claims->epochs[worker], memory_order_relaxed);
@@ -108,7 +108,7 @@ static uint32_t word_worker(uint64_t word)
 	return (uint32_t)(word >> END_BITS) & ((1u << WORKER_BITS) - 1);
 }
 
-/* Remaining units of a word's life; 0: dead. */
+/* Returns the remaining units of a word's life; 0: it is dead. */
 static uint32_t word_life(uint64_t word, uint32_t now)
 {
 	uint32_t left = ((uint32_t)word - now) & END_MASK;
@@ -118,7 +118,7 @@ static uint32_t word_life(uint64_t word, uint32_t now)
 
 /* --- chains --- */
 
-/* The first block at or after `block` that picks claim. */
+/* Returns the first block at or after `block` that picks claim. */
 static uint32_t claimed_from(uint32_t block)
 {
 	return block < KVW_CLAIMS_EACH ? block : block | (KVW_CLAIMS_STRIDE - 1);
@@ -225,8 +225,8 @@ static void carry_on(struct kvw_kvindex_hits *hits, uint32_t worker, uint32_t fr
 	hits->tier[worker] = KVW_TIER_DEVICE;
 }
 
-/* Extends the hits of workers that hold exactly `held` blocks by their claims,
- * as far as each goes. */
+/* Extends the hits of workers that hold exactly `held` blocks by their claims, each worker as far
+ * as its claims go. */
 static void extend_from(const struct kvw_claims *claims, const struct kvw_exact_chain *chain,
 	uint32_t held, uint32_t now, struct kvw_kvindex_hits *hits)
 {

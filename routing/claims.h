@@ -25,8 +25,8 @@
 
 #define KVW_CLAIMS_EACH   1024u
 #define KVW_CLAIMS_STRIDE 16u
-#define KVW_CLAIMS_PROMPT 2048u                /* most claims of one pick */
-#define KVW_CLAIMS_NS     INT64_C(60000000000) /* longest life of a claim */
+#define KVW_CLAIMS_PROMPT 2048u                /* limit of blocks that one pick claims */
+#define KVW_CLAIMS_NS     INT64_C(60000000000) /* longest time that a claim lasts */
 
 struct kvw_claims;
 
@@ -37,8 +37,8 @@ void kvw_claims_destroy(struct kvw_claims *claims); /* NULL is allowed */
 void kvw_claims_make(struct kvw_claims *claims, uint32_t worker,
 	const struct kvw_exact_chain *chain, uint32_t held, int64_t now_ns, int64_t ns);
 
-/* Drops claims of blocks that the worker will not hold after all, and other requests' claims of the
- * same blocks. */
+/* Drops claims of blocks that the worker will not hold after all. Other requests' claims of the
+ * same blocks are dropped, too. */
 void kvw_claims_drop(struct kvw_claims *claims, uint32_t worker,
 	const struct kvw_exact_chain *chain, uint32_t held);
 

@@ -18,8 +18,9 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 
-#define PARK_SHARE 16                   /* of all memory, for parked blocks */
-#define PARK_NS    INT64_C(10000000000) /* a block whose parent did not come by then is dropped */
+#define PARK_SHARE 16                   /* parked blocks may have this part of all memory */
+/* a parked block is dropped if its parent has not come by then */
+#define PARK_NS    INT64_C(10000000000)
 
 #define COVERAGE_BITS 2
 #define COVERAGE_MASK 3u
@@ -37,7 +38,7 @@ struct kvw_exact {
 	struct kvw_kvindex *index;
 	struct kvw_claims *claims;
 	_Alignas(64) _Atomic uint8_t states[KVW_MAX_WORKERS]; /* coverages and PURGE */
-	_Alignas(64) _Atomic bool asked;                      /* some PURGE may be set */
+	_Alignas(64) _Atomic bool asked; /* some worker's PURGE bit may be set */
 };
 
 enum kvw_err kvw_exact_create(const struct kvw_strategy_options *options, struct kvw_exact **out)
@@ -104,7 +105,7 @@ static unsigned with_coverage(unsigned state, enum kvw_reporter reporter, unsign
 	return (state & ~(COVERAGE_MASK << shift)) | coverage << shift;
 }
 
-/* Turns every FULL into BLIND. */
+/* Returns the state with every FULL replaced by BLIND. */
 static unsigned dimmed(unsigned state)
 {
 	for (unsigned reporter = 0; reporter < KVW_REPORTER_COUNT; reporter++)
@@ -175,7 +176,8 @@ size_t kvw_exact_purges(struct kvw_exact *exact, uint32_t *purged, size_t cap)
 	for (; worker < KVW_MAX_WORKERS && count < cap; worker++)
 		if (purge_one(exact, worker))
 			purged[count++] = worker;
-	if (worker < KVW_MAX_WORKERS) /* cap reached: others may wait */
+	/* the room for reported workers is used up: others may wait */
+	if (worker < KVW_MAX_WORKERS)
 		atomic_store_explicit(&exact->asked, true, memory_order_relaxed);
 	return count;
 }

@@ -1,6 +1,6 @@
 /*
- * exact.h - the exact view, for its owner, a strategy. kvway/exact.h is the part for feeds and all
- * others.
+ * exact.h - the part of the exact view that its owner, a strategy, uses. kvway/exact.h is the part
+ * for feeds and all others.
  */
 #ifndef KVW_ROUTING_EXACT_H
 #define KVW_ROUTING_EXACT_H
@@ -9,12 +9,13 @@
 #include "routing/kvindex.h"
 #include "kvway/exact.h"
 
-/* Caller owns *out. Of options->index_bytes a 16th is for parked blocks. KVW_ENOMEM. */
+/* Creates a view, which the caller owns. A 16th of options->index_bytes is for parked blocks.
+ * KVW_ENOMEM. */
 enum kvw_err kvw_exact_create(
 	const struct kvw_strategy_options *options, struct kvw_exact **out) KVW_MUST_CHECK;
 void kvw_exact_destroy(struct kvw_exact *exact); /* NULL is allowed */
 
-/* The claims, which belong to the view. */
+/* Returns the claims, which belong to the view. */
 struct kvw_claims *kvw_exact_claims(const struct kvw_exact *exact);
 
 /* Requests a purge of a worker that lost its cache. Any thread, constant time. Until a feed has
@@ -22,11 +23,11 @@ struct kvw_claims *kvw_exact_claims(const struct kvw_exact *exact);
  * index. */
 void kvw_exact_purge(struct kvw_exact *exact, uint32_t worker);
 
-/* As kvw_kvindex_match. Any thread. */
+/* Finds the holders of a chain's blocks, like kvw_kvindex_match. Any thread. */
 void kvw_exact_match(const struct kvw_exact *exact, const struct kvw_exact_chain *chain,
 	struct kvw_kvindex_hits *hits);
 
-/* Blocks in an engine's own cache, by its events. Any thread. */
+/* Returns the number of blocks in an engine's own cache, by its events. Any thread. */
 uint32_t kvw_exact_held(const struct kvw_exact *exact, uint32_t worker);
 
 /* Fills the exact_* members of *out. Any thread. */

@@ -1,5 +1,5 @@
 /*
- * fragments.c - see fragments.h.
+ * fragments.c - remembers which texts were sent to which workers.
  *
  * Each worker has a clock that counts the tokens of new texts sent to it, in units of 64. An
  * entry's second word has the worker and the worker's clock at the entry's last use: worker in bits
@@ -33,7 +33,8 @@ struct kvw_fragments {
 	uint64_t mask;    /* count of sets - 1 */
 	_Atomic uint64_t used;
 	_Alignas(64) _Atomic uint32_t clocks[KVW_MAX_WORKERS];
-	_Alignas(64) _Atomic uint32_t floors[KVW_MAX_WORKERS]; /* older entries are lost */
+	/* by worker: entries with an older clock are forgotten */
+	_Alignas(64) _Atomic uint32_t floors[KVW_MAX_WORKERS];
 };
 
 enum kvw_err kvw_fragments_create(uint64_t bytes, struct kvw_fragments **out)
@@ -75,7 +76,8 @@ static uint64_t meta_of(uint32_t worker, uint32_t clock)
 	return (uint64_t)clock << 32 | USED | worker;
 }
 
-/* Units that the entry's worker got since; UINT32_MAX: the worker has lost the text. */
+/* Returns how many units of text the entry's worker got since; UINT32_MAX: the worker has lost the
+ * text. */
 static uint32_t age_of(const struct kvw_fragments *f, uint64_t meta)
 {
 	uint32_t worker = worker_of(meta), then = (uint32_t)(meta >> 32);
@@ -97,7 +99,8 @@ static struct set *set_of(const struct kvw_fragments *f, uint64_t hash)
 	return &f->sets[(hash >> 17) & f->mask];
 }
 
-/* The entry of a text and a worker; without one the entry to replace. *known: the entry exists. */
+/* Returns the entry of a text and a worker, or if there is none the entry to replace. *known: the
+ * entry exists. */
 static struct entry *place_of(const struct kvw_fragments *f, struct set *set, uint64_t hash,
 	uint32_t worker, bool *known, uint64_t *was)
 {
@@ -134,7 +137,7 @@ void kvw_fragments_teach(struct kvw_fragments *f, uint64_t hash, uint32_t tokens
 	struct entry *entry = place_of(f, set, hash, worker, &known, &was);
 	uint32_t units = tokens / UNIT + 1, clock;
 
-	/* A text that the worker still holds does not move its clock. */
+	/* A text that the worker still holds does not advance the worker's clock. */
 	known = known && age_of(f, was) <= held_units(held_tokens);
 	if (known)
 		clock = atomic_load_explicit(&f->clocks[worker], memory_order_relaxed);
@@ -163,7 +166,8 @@ uint32_t kvw_fragments_find(
 
 		if (meta == 0 || (text ^ meta) != hash || age_of(f, meta) > most)
 			continue;
-		for (uint32_t k = 0; k < count; k++) /* two threads may both have made one */
+		/* two threads may have made entries for the same worker */
+		for (uint32_t k = 0; k < count; k++)
 			again |= workers[k] == worker_of(meta);
 		if (!again)
 			workers[count++] = worker_of(meta);
@@ -173,7 +177,8 @@ uint32_t kvw_fragments_find(
 
 void kvw_fragments_purge(struct kvw_fragments *f, uint32_t worker)
 {
-	/* Entries taught from now on are beyond the floor: each new one moves the clock. */
+	/* Entries made from now on are newer than the floor, since each new one advances the
+	 * clock. */
 	atomic_store_explicit(&f->floors[worker],
 		atomic_fetch_add_explicit(&f->clocks[worker], 1, memory_order_relaxed),
 		memory_order_relaxed);

@@ -19,11 +19,11 @@
 
 #include "kvway/err.h"
 
-#define KVW_FRAGMENT_HOLDERS 8 /* most known workers of one text */
+#define KVW_FRAGMENT_HOLDERS 8 /* limit of known workers for one text */
 
 struct kvw_fragments;
 
-/* bytes: hard limit of the table's memory; at least a few KiB. */
+/* bytes: limit of the table's memory; at least a few KiB. */
 enum kvw_err kvw_fragments_create(uint64_t bytes, struct kvw_fragments **out) KVW_MUST_CHECK;
 void kvw_fragments_destroy(struct kvw_fragments *fragments); /* NULL is allowed */
 
@@ -31,8 +31,8 @@ void kvw_fragments_destroy(struct kvw_fragments *fragments); /* NULL is allowed 
  * `held_tokens`. */
 void kvw_fragments_teach(struct kvw_fragments *fragments, uint64_t hash, uint32_t tokens,
 	uint32_t worker, uint64_t held_tokens);
-/* Workers assumed to hold the text, at most KVW_FRAGMENT_HOLDERS of them, each once; returns their
- * number. */
+/* Returns the number of workers that are assumed to hold the text, at most KVW_FRAGMENT_HOLDERS,
+ * and their ids, each once. */
 uint32_t kvw_fragments_find(const struct kvw_fragments *fragments, uint64_t hash,
 	uint64_t held_tokens, uint32_t *workers);
 /* Forgets the texts of a worker that lost its cache. */

@@ -1,11 +1,11 @@
 /*
- * group_choice.c - see group_choice.h. Cost: some 20 ns per group.
+ * group_choice.c - draws a request's group. Cost: some 20 ns per group.
  */
 #include "routing/group_choice.h"
 
 #include <math.h>
 
-/* The finalizer of splitmix64. */
+/* The mixing function of splitmix64. */
 static uint64_t mixed(uint64_t x)
 {
 	x = (x ^ (x >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
@@ -13,7 +13,7 @@ static uint64_t mixed(uint64_t x)
 	return x ^ (x >> 31);
 }
 
-/* Between 0 and 1, neither of them. */
+/* Returns a number between 0 and 1, excluding both. */
 static double draw(uint64_t key, uint64_t hash)
 {
 	return ((double)(mixed(mixed(key) + hash) >> 12) + 0.5) * 0x1p-52;

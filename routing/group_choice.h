@@ -15,10 +15,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define KVW_GROUPS_MOST 64 /* of one model */
+#define KVW_GROUPS_MOST 64 /* most groups of one model */
 
 struct kvw_group_share {
-	uint64_t hash; /* of the group's name */
+	uint64_t hash; /* hash of the group's name */
 	double weight; /* >= 0 */
 };
 

@@ -1,5 +1,5 @@
 /*
- * guards.c - see guards.h.
+ * guards.c - workers that a choice by cost passes over, however cheap they look.
  */
 #include "routing/guards.h"
 

@@ -19,7 +19,7 @@
 
 #include "kvway/route.h"
 
-/* Relaxed: options that change while requests are routed. */
+/* The members are relaxed atomics, since options may change while requests are routed. */
 struct kvw_guards {
 	_Atomic double bound; /* times the mean of requests in flight; 0: no bound */
 	_Atomic double gap;   /* requests in flight beyond it */
@@ -27,8 +27,8 @@ struct kvw_guards {
 
 void kvw_guards_set(struct kvw_guards *guards, const struct kvw_strategy_options *options);
 
-/* The guard that bars a candidate: KVW_REASON_BOUND or _SLOW_START; KVW_REASON_COUNT: none. mean:
- * of the usable candidates' requests in flight. */
+/* Returns which guard bars a candidate: KVW_REASON_BOUND or _SLOW_START; KVW_REASON_COUNT: none.
+ * mean: mean number of requests in flight on usable candidates. */
 enum kvw_reason kvw_guards_bar(
 	const struct kvw_guards *guards, const struct kvw_candidate *candidate, double mean);
 

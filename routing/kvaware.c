@@ -47,27 +47,28 @@
 #include "routing/prefixaware.h"
 #include "routing/strategies.h"
 
-#define CLAIM_FACTOR 1.5                /* times the predicted time until the prompt is computed */
-#define CLAIM_NS     INT64_C(500000000) /* added to that: time until the event arrives */
+/* a claim lasts this many times the predicted time until the prompt is computed ... */
+#define CLAIM_FACTOR 1.5
+#define CLAIM_NS     INT64_C(500000000) /* ... plus this time, until the event arrives */
 
 struct kvaware {
 	struct kvw_prefixaware pa; /* first */
 	struct kvw_exact *exact;
 
-	/* Options: relaxed, they change while requests are routed. */
+	/* Options are relaxed atomics, since they may change while requests are routed. */
 	_Atomic double load_ns[KVW_TIER_COUNT]; /* per token */
 	_Atomic double eviction_weight;
 
-	/* Texts that are no prefix. */
+	/* Table of texts that workers may reuse at any position. */
 	struct kvw_fragments *fragments; /* NULL: off */
 	_Atomic uint64_t fragment_held;
 	_Atomic uint32_t fragment_min_tokens;
 	_Atomic double fragment_ns, fragment_share;
-	/* The generation of each worker's cache that the table knows. */
+	/* The generation of each worker's cache to which the table's entries belong. */
 	_Alignas(64) _Atomic uint32_t fragment_generations[KVW_MAX_WORKERS];
 };
 
-/* The reporters whose events count for a worker. */
+/* Which reporters' events count for a worker. */
 enum word {
 	WORD_TREE,    /* no reporter: the prefix tree guesses */
 	WORD_LMCACHE, /* its LMCache alone */
@@ -82,16 +83,19 @@ enum { REASON_FRAGMENTS }; /* own reasons */
 /* The workers' reports about one prompt. Indices are the candidates'; for candidates with WORD_TREE
  * no other member is set. */
 struct view {
-	bool any; /* some worker has another word than WORD_TREE */
+	bool any; /* some worker's word is not WORD_TREE */
 	uint8_t word[KVW_MAX_WORKERS];
-	uint8_t chain[KVW_MAX_WORKERS]; /* chain that reaches furthest; the first among equals */
-	uint32_t held[KVW_MAX_WORKERS]; /* held or claimed blocks of that chain */
+	/* the chain in which the worker's hit reaches furthest; the first among equals */
+	uint8_t chain[KVW_MAX_WORKERS];
+	/* number of blocks of that chain that are held or claimed */
+	uint32_t held[KVW_MAX_WORKERS];
 	double evict_ns[KVW_MAX_WORKERS];
-	bool blended; /* some worker is assumed to hold texts; then the next two are set */
+	/* some worker is assumed to hold texts; only then the next two members are set */
+	bool blended;
 	uint32_t fragment_tokens[KVW_MAX_WORKERS]; /* after its hit */
-	double fragment_work[KVW_MAX_WORKERS];     /* work that they save */
+	double fragment_work[KVW_MAX_WORKERS];     /* work that these texts save */
 	uint32_t tokens[KVW_MAX_WORKERS][KVW_TIER_COUNT];
-	struct kvw_kvindex_hits hits; /* of the chain matched last */
+	struct kvw_kvindex_hits hits; /* hits in the chain that was matched last */
 };
 
 static void kvaware_destroy(struct kvw_strategy *self)
@@ -151,7 +155,8 @@ static enum kvw_err kvaware_create(
 
 /* --- what workers say --- */
 
-/* Chooses the reporters that count for each worker, among those with a chain in the request. */
+/* Chooses which reporters count for each worker, among those for whose keys the request has a
+ * chain. */
 static void choose_reporter(const struct kvaware *ka, const struct kvw_route_request *request,
 	const struct kvw_candidates *set, struct view *view)
 {
@@ -187,7 +192,7 @@ static uint32_t sum_of(const uint32_t tokens[KVW_TIER_COUNT])
 	return sum;
 }
 
-/* Takes tokens off the end of a hit: first from the tier of its last block. */
+/* Takes tokens off the end of a hit, first from the tier of its last block. */
 static void shorten(uint32_t tokens[KVW_TIER_COUNT], unsigned last, uint32_t by)
 {
 	uint32_t part = by < tokens[last] ? by : tokens[last];
@@ -201,7 +206,7 @@ static void shorten(uint32_t tokens[KVW_TIER_COUNT], unsigned last, uint32_t by)
 	}
 }
 
-/* Reused tokens of a hit in one chain; by tier in `tokens`. */
+/* Returns how many tokens of a hit in one chain are reused; `tokens` gets them by tier. */
 static uint32_t reused(const struct kvw_exact_chain *chain, const struct kvw_kvindex_hits *hits,
 	uint32_t id, uint32_t prompt, uint32_t tokens[KVW_TIER_COUNT])
 {
@@ -218,7 +223,7 @@ static uint32_t reused(const struct kvw_exact_chain *chain, const struct kvw_kvi
 	return most;
 }
 
-/* Extends a hit by the tokens of a longer one, whose first tokens are not needed. */
+/* Extends a hit by the tokens by which a longer one goes beyond it. */
 static void lengthen(uint32_t tokens[KVW_TIER_COUNT], uint32_t more[KVW_TIER_COUNT])
 {
 	uint32_t skip = sum_of(tokens);
@@ -231,7 +236,7 @@ static void lengthen(uint32_t tokens[KVW_TIER_COUNT], uint32_t more[KVW_TIER_COU
 	}
 }
 
-/* Extends candidates' hits by one chain if it reaches further. */
+/* Extends the candidates' hits by those in one chain, if they reach further. */
 static void take_chain(const struct kvw_route_request *request, uint32_t c, unsigned words,
 	const struct kvw_candidates *set, struct view *view)
 {
@@ -250,7 +255,7 @@ static void take_chain(const struct kvw_route_request *request, uint32_t c, unsi
 			memcpy(view->tokens[i], more, sizeof(more));
 		else
 			lengthen(view->tokens[i], more);
-		/* Without reports of the engine, claims use LMCache's keys. */
+		/* If the engine does not report, claims are kept under LMCache's keys. */
 		if (chain->reporter == KVW_REPORTER_ENGINE || view->word[i] == WORD_LMCACHE) {
 			view->chain[i] = (uint8_t)c;
 			view->held[i] = view->hits.blocks[id];
@@ -277,7 +282,7 @@ static void match_chains(const struct kvaware *ka, const struct kvw_route_reques
 
 /* --- effect on the weighing --- */
 
-/* Work that a hit saves a worker that needs x ns for a token of it. */
+/* Returns the work that a hit saves a worker that needs x ns for a token of work. */
 static double saved_by(
 	const struct kvaware *ka, const uint32_t tokens[KVW_TIER_COUNT], double pairs, double x)
 {
@@ -295,7 +300,8 @@ static double saved_by(
 	return saved;
 }
 
-/* The request with the exact length of the prompt, by which the tree's hits are measured, too. */
+/* Returns the request with the exact length of the prompt, so that the tree's hits are measured by
+ * it, too. */
 static struct kvw_route_request measured(const struct kvw_route_request *request)
 {
 	struct kvw_route_request exactly = *request;
@@ -308,7 +314,7 @@ static struct kvw_route_request measured(const struct kvw_route_request *request
 	return exactly;
 }
 
-/* Tokens that the prompt would evict from an engine's cache. */
+/* Returns how many tokens the prompt would evict from an engine's cache. */
 static double pushed_out(const struct kvaware *ka, const struct kvw_candidate *c,
 	const struct kvw_weighing *w, size_t i)
 {
@@ -321,7 +327,7 @@ static double pushed_out(const struct kvaware *ka, const struct kvw_candidate *c
 
 /* --- texts that are no prefix --- */
 
-/* Purges the table for a worker of a newer generation, which has lost its cache. */
+/* Purges the table of a worker with a newer generation, which has lost its cache. */
 static void note_generation(struct kvaware *ka, const struct kvw_candidate *c)
 {
 	_Atomic uint32_t *generation = &ka->fragment_generations[c->id];
@@ -335,7 +341,8 @@ static void note_generation(struct kvaware *ka, const struct kvw_candidate *c)
 		}
 }
 
-/* Whether the worker blends and the table's entries are of its present cache. */
+/* Returns whether the worker reuses fragments, and the table's entries describe its present
+ * cache. */
 static bool may_blend(const struct kvaware *ka, const struct kvw_candidate *c)
 {
 	uint32_t known =
@@ -344,7 +351,8 @@ static bool may_blend(const struct kvaware *ka, const struct kvw_candidate *c)
 	return c->blends && (int32_t)(c->generation - known) <= 0;
 }
 
-/* Position of a segment in the prompt, in tokens; false: too short to count. */
+/* Computes the position of a segment in the prompt, in tokens; false: the segment is too short to
+ * count. */
 static bool place_of(const struct kvaware *ka, const struct kvw_route_request *request,
 	const struct kvw_segment *segment, uint32_t *from, uint32_t *to)
 {
@@ -355,7 +363,7 @@ static bool place_of(const struct kvaware *ka, const struct kvw_route_request *r
 	return *to > *from && *to - *from >= least;
 }
 
-/* Counts tokens [from, to), which a candidate is assumed to hold, except those within its hit. */
+/* Counts tokens [from, to) as held by a candidate, except those within its hit. */
 static void take_segment(const struct kvaware *ka, size_t i, uint32_t from, uint32_t to,
 	const struct kvw_weighing *w, struct view *view)
 {
@@ -374,7 +382,7 @@ static void take_segment(const struct kvaware *ka, size_t i, uint32_t from, uint
 	view->blended = true;
 }
 
-/* Subtracts from the costs the savings by texts that are no prefix. */
+/* Subtracts from the costs what fragments save. */
 static void weigh_fragments(struct kvaware *ka, const struct kvw_route_request *request,
 	const struct kvw_candidates *set, struct kvw_weighing *w, struct view *view)
 {
@@ -424,7 +432,7 @@ static void teach_fragments(struct kvaware *ka, const struct kvw_route_request *
 
 /* --- the weighing --- */
 
-/* Fills w and the view. If no worker is usable, w->usable is 0. */
+/* Weighs all candidates; fills w and the view. If no worker is usable, w->usable is 0. */
 static void weigh(struct kvaware *ka, const struct kvw_route_request *request,
 	const struct kvw_candidates *set, int64_t now_ns, struct kvw_weighing *w, struct view *view)
 {
@@ -485,8 +493,8 @@ static void decide(const struct kvw_route_request *request, const struct kvw_can
 		out->reason = KVW_REASON_KVAWARE;
 }
 
-/* Claims the prompt for the chosen worker. Only its hits show which of several key spaces it
- * uses. */
+/* Claims the prompt's blocks for the chosen worker. Which of several key spaces the worker uses
+ * shows only in its hits. */
 static void claim(struct kvaware *ka, const struct kvw_route_request *request,
 	const struct view *view, const struct kvw_decision *decision, int64_t now_ns)
 {
@@ -525,7 +533,7 @@ static enum kvw_err kvaware_pick(struct kvw_strategy *self, const struct kvw_rou
 {
 	struct kvaware *ka = (struct kvaware *)self;
 	struct kvw_route_request exactly = measured(request);
-	struct kvw_weighing w; /* both are filled for existing candidates only */
+	struct kvw_weighing w; /* both are filled only for candidates that exist */
 	struct view view;
 	struct kvw_choice choice;
 

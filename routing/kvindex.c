@@ -55,7 +55,8 @@ enum kvw_err kvw_kvindex_create(const struct kvw_kvindex_options *options, struc
 		MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	if (index->mapping == MAP_FAILED)
 		goto out;
-	/* Accesses are random: without large pages every look-up also misses the TLB. */
+	/* Accesses are random, so that without large pages every look-up would also miss the
+	 * TLB. */
 	(void)madvise(index->mapping, index->mapped_bytes, MADV_HUGEPAGE);
 	err = kvw_kvpark_init(&index->park, options->park_bytes, options->park_ns, options->seed);
 	if (err != KVW_OK)
@@ -98,8 +99,8 @@ static void store_one(struct kvw_kvindex *index, uint32_t lane,
 	kvw_kvpark_wake(&index->park, lane, hash);
 }
 
-/* Gets the keys of a record whose parent is known, and stores the blocks that were not removed
- * since. */
+/* Computes the keys of a record whose parent is known now, and stores those of its blocks that were
+ * not removed since. */
 static void resume_one(struct kvw_kvindex *index, struct kvw_kvrecord *record)
 {
 	struct kvw_kvindex_parked parked;
@@ -119,7 +120,8 @@ static void resume_one(struct kvw_kvindex *index, struct kvw_kvrecord *record)
 	}
 }
 
-/* Resumes ready records. Records that this makes ready are appended, so depth costs no stack. */
+/* Resumes records that are ready. Records that become ready on the way are appended, so that the
+ * depth of a chain costs no stack. */
 static void resume(struct kvw_kvindex *index)
 {
 	struct kvw_kvrecord *record = kvw_kvpark_ready(&index->park);
@@ -144,7 +146,7 @@ void kvw_kvindex_stored(struct kvw_kvindex *index, struct kvw_kvindex_from from,
 	const struct kvw_kvindex_blocks *blocks)
 {
 	check_from(from, blocks->tier);
-	/* From the end, so that a chain's first blocks are its newest. */
+	/* From the end, so that the first blocks of a chain are its newest. */
 	for (uint32_t i = blocks->count; i-- > 0;)
 		store_one(index, kvw_kvlane(from), blocks, blocks->hashes[i], blocks->keys[i]);
 	resume(index);
@@ -280,7 +282,7 @@ void kvw_kvindex_stats(struct kvw_kvindex *index, struct kvw_kvindex_stats *out)
 		.purges = read_counter(&index->purges),
 		.clears = read_counter(&index->clears),
 	};
-	/* The fixed part of every index, and the used part of the rest. */
+	/* Memory of the fixed part, and of the used part of the arrays. */
 	out->bytes = kvw_kvlocal_bytes(local->count) -
 		     (uint64_t)local->count * (sizeof(struct kvw_kvslot) + each) +
 		     read_counter(&local->table.used) * sizeof(struct kvw_kvslot) +

@@ -30,8 +30,8 @@
 #include "kvway/err.h"
 #include "kvway/route.h"
 
-#define KVW_KVINDEX_SOURCES   16 /* streams of events per worker */
-/* Size of a group: sources from a multiple of it on, with one kind of blocks. */
+#define KVW_KVINDEX_SOURCES   16 /* limit of event streams per worker */
+/* Sources are divided into groups of this size, each with its own kind of blocks. */
 #define KVW_KVINDEX_GROUP     8
 #define KVW_KVINDEX_ANY       UINT32_MAX
 #define KVW_KVINDEX_MIN_BYTES (UINT64_C(15) << 16)
@@ -50,10 +50,10 @@ struct kvw_kvindex_parked {
 	struct kvw_kvindex_from from;
 	uint32_t space;
 	enum kvw_tier tier;
-	uint64_t parent_key;    /* the key of `parent` */
+	uint64_t parent_key;    /* the key of the block `parent` */
 	uint32_t count;         /* blocks */
 	const uint64_t *hashes; /* [count] engine hashes */
-	const void *payload;    /* the caller's data for them, aligned to 8 */
+	const void *payload;    /* the data that the caller parked with them, aligned to 8 */
 	size_t payload_bytes;
 };
 
@@ -63,10 +63,10 @@ typedef bool kvw_kvindex_keys_fn(
 	void *ctx, const struct kvw_kvindex_parked *parked, uint64_t *keys);
 
 struct kvw_kvindex_options {
-	uint64_t bytes;      /* hard limit without parked records; at least KVW_KVINDEX_MIN_BYTES */
-	uint64_t park_bytes; /* hard limit of parked records; 0: none are kept */
+	uint64_t bytes; /* limit of memory without parked records; at least KVW_KVINDEX_MIN_BYTES */
+	uint64_t park_bytes; /* limit of memory for parked records; 0: none are kept */
 	int64_t park_ns;     /* longest wait of a record for its parent */
-	uint64_t seed;       /* of the tables' hash, so that clients cannot target one bucket */
+	uint64_t seed; /* seed of the tables' hash, so that clients cannot target one bucket */
 	kvw_kvindex_keys_fn *keys; /* required if records are parked */
 	void *keys_ctx;
 };
@@ -76,11 +76,12 @@ struct kvw_kvindex_blocks {
 	uint32_t space;
 	enum kvw_tier tier;
 	uint32_t count;
-	const uint64_t *hashes; /* [count] engine hashes, ascending along the chain */
+	const uint64_t *hashes; /* [count] engine hashes, in the order of the chain */
 	const uint64_t *keys;   /* [count]; not read by park and removed */
 };
 
-/* The workers that hold leading blocks of a chain, and their numbers. Plain data, about 24 KiB. */
+/* The workers that hold leading blocks of a chain, and how many each holds. Plain data, about 24
+ * KiB. */
 struct kvw_kvindex_hits {
 	uint32_t count;                    /* workers that hold the first block */
 	uint16_t workers[KVW_MAX_WORKERS]; /* their ids, in no order */
@@ -92,16 +93,17 @@ struct kvw_kvindex_hits {
 struct kvw_kvindex_stats {
 	uint64_t blocks;      /* keys with at least one holder */
 	uint64_t holders;     /* pairs of an engine hash and a tier, of all workers and sources */
-	uint64_t stale;       /* of these, purged or cleared and not reclaimed yet */
+	/* holders among these that were purged or cleared and are not reclaimed yet */
+	uint64_t stale;
 	uint64_t bytes;       /* in use */
-	uint64_t bytes_limit; /* of bytes */
+	uint64_t bytes_limit; /* limit of `bytes` */
 	uint64_t parked;      /* records */
 	uint64_t parked_bytes;
-	uint64_t parked_limit; /* of parked_bytes */
+	uint64_t parked_limit; /* limit of parked_bytes */
 	uint64_t dropped;         /* holders forgotten for lack of room, since start */
 	uint64_t parked_dropped;  /* records that never found their parent, since start */
 	uint64_t unknown_removes; /* since start */
-	uint64_t purges;          /* workers purged, since start */
+	uint64_t purges;          /* number of purges of workers, since start */
 	uint64_t clears;          /* since start */
 };
 
@@ -122,8 +124,8 @@ void kvw_kvindex_removed(struct kvw_kvindex *index, struct kvw_kvindex_from from
 	const struct kvw_kvindex_blocks *blocks);
 
 /* Forgets all blocks of a worker by a source in a tier, parked records included. Source and tier
- * may be KVW_KVINDEX_ANY. Constant time. Also to be called before a stream is read from its start
- * again: blocks stored twice would need two removals. */
+ * may be KVW_KVINDEX_ANY. Constant time. Also called before a stream is read from its start again,
+ * since blocks that are stored twice would need two removals. */
 void kvw_kvindex_cleared(
 	struct kvw_kvindex *index, uint32_t worker, uint32_t source, uint32_t tier);
 
@@ -133,10 +135,10 @@ void kvw_kvindex_purge(struct kvw_kvindex *index, uint32_t worker);
 /* Replaces the function of the options that computes the keys of parked records. */
 void kvw_kvindex_set_keys(struct kvw_kvindex *index, kvw_kvindex_keys_fn *keys, void *keys_ctx);
 
-/* Sets the sources of a worker that hold a block only together, bit s for source s: ranks that keep
- * a slice each, or groups of layers. A block counts for them when all have it, in the slowest of
- * their fastest tiers. Other sources, initially all, count each for itself. A purge does not change
- * this.
+/* Sets which sources of a worker hold a block only together, bit s for source s: ranks that keep a
+ * slice each, or groups of layers. A block counts for these sources when all of them have it, in
+ * the slowest of their fastest tiers. All other sources, initially all, count separately. A purge
+ * does not change this.
  *
  * The call sets only the sources in `among`, so that a feed need not know the other sources: for
  * example (index, worker, KVW_EXACT_ENGINE_MASK, 3). Sources of different groups
@@ -145,36 +147,36 @@ void kvw_kvindex_set_keys(struct kvw_kvindex *index, kvw_kvindex_keys_fn *keys, 
 void kvw_kvindex_require(
 	struct kvw_kvindex *index, uint32_t worker, uint32_t among, uint32_t sources);
 
-/* The key of an engine hash in any tier. Sets *key. KVW_ENOTFOUND: unknown. */
+/* Finds the key of an engine hash in any tier. KVW_ENOTFOUND: unknown. */
 enum kvw_err kvw_kvindex_key_of(struct kvw_kvindex *index, struct kvw_kvindex_from from,
 	uint64_t hash, uint64_t *key) KVW_MUST_CHECK;
 
-/* As kvw_kvindex_stored, for blocks whose keys cannot be computed before `parent` is known: keeps
- * them with a copy of the payload and calls the keys function when the parent is stored. Removals
- * and clears in between apply. Records without room, or that wait too long, are dropped. now_ns
- * must not decrease. */
+/* Stores blocks whose keys cannot be computed before `parent` is known: keeps them with a copy of
+ * the payload, and calls the keys function when the parent is stored. Removals and clears that come
+ * before that apply. Records without room, or that wait too long, are dropped. now_ns must not
+ * decrease. */
 void kvw_kvindex_park(struct kvw_kvindex *index, struct kvw_kvindex_from from,
 	const struct kvw_kvindex_blocks *blocks, uint64_t parent, const void *payload,
 	size_t payload_bytes, int64_t now_ns);
 
-/* To be called periodically: drops records parked too long and reclaims a bounded number of stale
- * entries of purges and clears. */
+/* Drops records that were parked too long, and reclaims some stale entries of purges and clears.
+ * Called periodically. */
 void kvw_kvindex_tick(struct kvw_kvindex *index, int64_t now_ns);
 
 /* --- readers --- */
 
-/* Finds the number of leading blocks of a chain that each worker holds, in any tier and by any
- * source, required sources together (kvw_kvindex_require); a block in several tiers counts in the
+/* Finds how many leading blocks of a chain each worker holds, in any tier and by any source, or by
+ * all required sources together (kvw_kvindex_require); a block in several tiers counts in the
  * fastest. Fills *hits. */
 void kvw_kvindex_match(struct kvw_kvindex *index, uint32_t space, const uint64_t *keys,
 	uint32_t count, uint32_t block_tokens, struct kvw_kvindex_hits *hits);
 
-/* Blocks that a worker holds in a tier, by the one of `sources` (bit s for source s) with the
- * most. */
+/* Returns how many blocks a worker holds in a tier, by that of `sources` (bit s for source s) with
+ * the most. */
 uint32_t kvw_kvindex_held(
 	const struct kvw_kvindex *index, uint32_t worker, uint32_t sources, enum kvw_tier tier);
 
-/* Each figure is exact; while a writer runs they may be of different moments. */
+/* Fills *out. Each number is exact; while a writer runs they may be of different moments. */
 void kvw_kvindex_stats(struct kvw_kvindex *index, struct kvw_kvindex_stats *out);
 
 #endif

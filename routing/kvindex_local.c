@@ -9,9 +9,9 @@
 #include <assert.h>
 
 #define SWEEP_PER_STORE 4  /* entries swept per stored block */
-#define SWEEP_FOR_ROOM  64 /* entries swept before the oldest is dropped for room */
+#define SWEEP_FOR_ROOM  64 /* entries swept before the oldest entry is dropped to make room */
 
-/* A round of the sweep ends within so many steps of generations, which wrap at 2^16. */
+/* A round of the sweep must end within so many increments of generations, which wrap at 2^16. */
 #define STEPS_PER_ROUND 32768
 
 _Static_assert(KVW_KVCELLS == 1 << 16, "a cell is the lower half of a word");
@@ -138,7 +138,7 @@ static void make_room(struct kvw_kvlocal *local)
 	release_entry(local, local->oldest);
 }
 
-/* The entry of a hash in a cell, dead or alive; 0: none. */
+/* Finds the entry of a hash in a cell, dead or alive; 0: there is none. */
 static uint32_t find_entry(const struct kvw_kvlocal *local, uint32_t cell, uint64_t hash)
 {
 	uint32_t at = *chain_of(local, cell / KVW_TIER_COUNT, hash);
@@ -193,8 +193,8 @@ void kvw_kvlocal_stored(struct kvw_kvlocal *local, uint32_t lane, uint32_t tier,
 		list_append(local, at);
 		return;
 	}
-	/* The entry is stale, or the hash has another key now: release it. The sweep may have done
-	 * so already. */
+	/* The entry is stale, or the hash has another key now: releases it, unless the sweep has
+	 * done so already. */
 	if (at != 0 && entry->word != 0 && entry->hash == hash)
 		release_entry(local, at);
 	enter(local, cell, space, hash, mixed);
@@ -246,7 +246,7 @@ static void forget_cell(struct kvw_kvlocal *local, uint32_t cell)
 {
 	uint16_t generation = (uint16_t)(kvw_kvgeneration(local, cell) + 1);
 
-	/* A generation of 0 could make a word of 0, which means free. */
+	/* Skips generation 0, since it could make a word of 0, which means free. */
 	atomic_store_explicit(
 		&local->generations[cell], generation == 0 ? 1 : generation, memory_order_relaxed);
 	count_by(&local->stale, kvw_kvlive(local, cell));

@@ -1,5 +1,5 @@
 /*
- * kvindex_local.h - the keys of engine hashes: the writer's side of the index.
+ * kvindex_local.h - the writer's part of the index: it maps engine hashes to keys.
  *
  * An entry has the state of one engine hash by one source of one worker in one tier: its key and
  * its stores less its removals. Each entry stands for exactly one holder word in the table of keys
@@ -26,19 +26,20 @@
 
 struct kvw_kventry {
 	uint64_t hash; /* the engine's */
-	uint64_t key;  /* key with its space mixed in */
+	uint64_t key;  /* the key, mixed with its space */
 	uint32_t word; /* the holder word; 0: free */
 	uint32_t space;
 	uint32_t count; /* stores less removals, > 0 */
-	uint32_t next;  /* next of its hash chain, or of the free list */
+	uint32_t next;  /* next entry of its hash chain, or of the free list */
 	uint32_t older, newer;
 };
 
 struct kvw_kvlocal {
 	struct kvw_kvtable table;
 	_Atomic uint16_t *generations; /* [KVW_KVCELLS] read by any thread */
-	_Atomic uint16_t *required;  /* [KVW_MAX_WORKERS] sources that count together; any thread */
-	/* [KVW_KVCELLS] entries of the present generation; any thread. */
+	/* [KVW_MAX_WORKERS] sources that count only together; read by any thread */
+	_Atomic uint16_t *required;
+	/* [KVW_KVCELLS] number of entries of the present generation; read by any thread. */
 	_Atomic uint32_t *live;
 	struct kvw_kventry *entries; /* [count + 1]; 0 is not used */
 	uint32_t *chains;            /* [count] */
@@ -47,7 +48,8 @@ struct kvw_kvlocal {
 	uint32_t free_entries;
 	uint32_t oldest, newest;
 	uint32_t hand;
-	uint32_t steps_of_generations; /* since the sweep's last round began */
+	/* increments of generations since the sweep's last round began */
+	uint32_t steps_of_generations;
 	uint64_t seed;
 	_Atomic bool requires;                 /* some worker has required sources */
 	_Atomic uint64_t used, stale, dropped; /* entries */
@@ -74,13 +76,13 @@ static inline uint16_t kvw_kvgeneration(const struct kvw_kvlocal *local, uint32_
 	return atomic_load_explicit(&local->generations[cell], memory_order_relaxed);
 }
 
-/* Live entries of a cell. */
+/* Returns the number of live entries of a cell. */
 static inline uint32_t kvw_kvlive(const struct kvw_kvlocal *local, uint32_t cell)
 {
 	return atomic_load_explicit(&local->live[cell], memory_order_relaxed);
 }
 
-/* The holder word of a block stored now. */
+/* Returns the holder word that a block stored now would have. */
 static inline uint32_t kvw_kvword(const struct kvw_kvlocal *local, uint32_t cell)
 {
 	return (uint32_t)kvw_kvgeneration(local, cell) << 16 | cell;
@@ -91,40 +93,40 @@ static inline bool kvw_kvword_alive(const struct kvw_kvlocal *local, uint32_t wo
 	return kvw_kvgeneration(local, kvw_kvword_cell(word)) == word >> 16;
 }
 
-/* The table's key of a key and its space. */
+/* Mixes a key with its space, for the table. */
 static inline uint64_t kvw_kvkey(uint32_t space, uint64_t key)
 {
 	return key ^ kvw_kvspread(space, 0);
 }
 
-/* Bytes of memory for `count` entries. */
+/* Returns the memory in bytes for `count` entries. */
 uint64_t kvw_kvlocal_bytes(uint64_t count);
 
-/* Initializes it in zeroed memory, aligned to 64. */
+/* Initializes the struct in zeroed memory, aligned to 64. */
 void kvw_kvlocal_init(struct kvw_kvlocal *local, void *memory, uint32_t count, uint64_t seed);
 
 void kvw_kvlocal_stored(struct kvw_kvlocal *local, uint32_t lane, uint32_t tier, uint32_t space,
 	uint64_t hash, uint64_t key);
 
-/* False: there is no such entry. */
+/* Removes a stored block. False: there is no such entry. */
 bool kvw_kvlocal_removed(
 	struct kvw_kvlocal *local, uint32_t lane, uint32_t tier, uint64_t hash) KVW_MUST_CHECK;
 
-/* Key of a hash in any tier. False: there is none. */
+/* Finds the key of a hash in any tier. False: there is none. */
 bool kvw_kvlocal_key(const struct kvw_kvlocal *local, uint32_t lane, uint64_t hash,
 	uint64_t *key) KVW_MUST_CHECK;
 
-/* Sets required sources: `sources`, among those in `among`. */
+/* Sets which of the sources in `among` count only together: those in `sources`. */
 void kvw_kvlocal_require(
 	struct kvw_kvlocal *local, uint32_t worker, uint32_t among, uint32_t sources);
 
-/* Increments the generations of lanes, in one tier or all, as one step. */
+/* Increments the generations of several lanes, in one tier or all, as one step. */
 void kvw_kvlocal_forget(struct kvw_kvlocal *local, uint32_t lane, uint32_t lanes, uint32_t tier);
 
-/* Sweeps so many entries, while any is stale. */
+/* Sweeps this many entries, while any is stale. */
 void kvw_kvlocal_sweep(struct kvw_kvlocal *local, uint32_t steps);
 
-/* For any thread: kvw_kvindex_match(), whose space is in `mix`. */
+/* Finds hits for kvw_kvindex_match, in any thread; `mix` contains the space. */
 void kvw_kvmatch(const struct kvw_kvlocal *local, uint64_t mix, const uint64_t *keys,
 	uint32_t count, uint32_t block_tokens, struct kvw_kvindex_hits *hits);
 

@@ -7,9 +7,9 @@
  * stored in the same order: then the words are only compared and the block counted, so that a long
  * system prompt that all workers hold costs little more than reading it.
  *
- * For sources that count together a bit each is collected first, by tier. After all words of a
- * block, a worker holds the block in the first tier up to which all bits of a group are set. The
- * order of the words does not matter.
+ * For sources that count only together, one bit per source is collected first, by tier. When all
+ * words of a block were read, a worker holds the block in the first tier up to which all bits of a
+ * group are set. The order of the words does not matter.
  */
 #include <string.h>
 
@@ -25,12 +25,14 @@ struct walk {
 	const struct kvw_kvlocal *local;
 	struct kvw_kvindex_hits *hits;
 	uint32_t block_tokens;
-	uint32_t done;    /* blocks written to hits */
-	uint32_t again;   /* further blocks with the holders of the last of these */
-	uint32_t holders; /* words of that block */
+	uint32_t done;    /* number of blocks that were written to hits */
+	/* number of further blocks whose holders are the same as those of the last written one */
+	uint32_t again;
+	uint32_t holders; /* number of words of that block */
 	bool any;         /* the current block has a holder */
-	bool gathers;     /* some sources count together: `seen` is zero between blocks */
-	uint16_t seen[KVW_MAX_WORKERS][KVW_TIER_COUNT]; /* sources that hold this block */
+	bool gathers;     /* some sources count only together: `seen` is zero between two blocks */
+	/* bits of the sources that hold this block */
+	uint16_t seen[KVW_MAX_WORKERS][KVW_TIER_COUNT];
 };
 
 static uint32_t word_tier(uint32_t word)
@@ -53,7 +55,7 @@ static uint32_t required_of(const struct walk *walk, uint32_t worker)
 	return atomic_load_explicit(&walk->local->required[worker], memory_order_relaxed);
 }
 
-/* Extends a worker's run by the next block, held in a tier, perhaps among others. */
+/* Extends a worker's run by the next block, which it holds in this tier and perhaps in others. */
 static void reach(struct walk *walk, uint32_t worker, uint32_t tier)
 {
 	struct kvw_kvindex_hits *hits = walk->hits;
@@ -75,7 +77,7 @@ static void reach(struct walk *walk, uint32_t worker, uint32_t tier)
 	}
 }
 
-/* Settles the current block for the required sources of a group. */
+/* Decides whether the required sources of a group hold the current block. */
 static void settle_group(struct walk *walk, uint32_t worker, uint32_t required)
 {
 	uint32_t have = 0;
@@ -89,7 +91,7 @@ static void settle_group(struct walk *walk, uint32_t worker, uint32_t required)
 	}
 }
 
-/* Settles the current block for a worker's required sources, and clears `seen`. */
+/* Decides whether a worker's required sources hold the current block, and clears `seen`. */
 static void settle_worker(struct walk *walk, uint32_t worker)
 {
 	uint32_t required = required_of(walk, worker);
@@ -120,7 +122,7 @@ static bool extend(struct walk *walk, const uint32_t *words, uint32_t holders)
 	return walk->any;
 }
 
-/* Extends the runs of the last written block by the blocks with the same holders. */
+/* Extends the runs of the block written last by the blocks that have the same holders. */
 static void catch_up(struct walk *walk)
 {
 	struct kvw_kvindex_hits *hits = walk->hits;
@@ -140,7 +142,7 @@ static void catch_up(struct walk *walk)
 	walk->again = 0;
 }
 
-/* Takes the next block's words. Returns whether the run may go on. */
+/* Takes the next block's words. Returns whether any run may go on. */
 static bool take_block(
 	struct walk *walk, const uint32_t *words, uint32_t holders, const uint32_t *last)
 {
@@ -188,7 +190,7 @@ void kvw_kvmatch(const struct kvw_kvlocal *local, uint64_t mix, const uint64_t *
 	uint32_t count, uint32_t block_tokens, struct kvw_kvindex_hits *hits)
 {
 	const struct kvw_kvtable *table = &local->table;
-	uint32_t words[2][KVW_KVWORDS_READ]; /* of this block and the last one */
+	uint32_t words[2][KVW_KVWORDS_READ]; /* words of this block and of the one before */
 	struct walk walk;
 	unsigned turn = 0;
 	bool more = true;

@@ -1,5 +1,5 @@
 /*
- * kvindex_park.c - records that wait for a parent; see kvindex_park.h.
+ * kvindex_park.c - keeps records that wait for a parent; see kvindex_park.h.
  */
 #include "routing/kvindex_park.h"
 
@@ -129,7 +129,7 @@ static size_t record_bytes(uint32_t count, size_t payload_bytes)
 	       count * (sizeof(struct kvw_kvparked_block) + 2 * sizeof(uint64_t)) + payload_bytes;
 }
 
-/* Memory of a record with its arrays in place; NULL without memory. */
+/* Allocates a record with its arrays in place; NULL: out of memory. */
 static struct kvw_kvrecord *make_record(uint32_t count, size_t payload_bytes)
 {
 	size_t bytes = record_bytes(count, payload_bytes);
@@ -229,7 +229,8 @@ bool kvw_kvpark_removed(struct kvw_kvpark *park, uint32_t word, uint64_t hash)
 		if (record->word == word && !block->gone &&
 			record->hashes[block - record->blocks] == hash) {
 			block->gone = true;
-			link_out(link); /* the same hash may be parked many times */
+			/* removes each link, since the same hash may be parked many times */
+			link_out(link);
 			return true;
 		}
 	}

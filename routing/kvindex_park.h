@@ -21,30 +21,30 @@ struct kvw_kvrecord;
 /* A link of a list from which any member can be removed. */
 struct kvw_kvlink {
 	struct kvw_kvlink *next;
-	struct kvw_kvlink **here; /* pointer to this link; NULL: in no list */
+	struct kvw_kvlink **here; /* the pointer that points to this link; NULL: in no list */
 	struct kvw_kvrecord *record;
 };
 
 /* One block of a record. */
 struct kvw_kvparked_block {
-	struct kvw_kvlink link; /* in the list of its hash, unless gone */
+	struct kvw_kvlink link; /* link in the list of its hash, unless the block was removed */
 	bool gone;              /* removed since */
 };
 
 struct kvw_kvrecord {
-	struct kvw_kvlink by_parent; /* set while it waits */
+	struct kvw_kvlink by_parent; /* link in the list of its parent, while it waits */
 	struct kvw_kvrecord *older, *newer;
 	struct kvw_kvindex_from from;
 	uint32_t lane;
-	uint32_t word; /* its holder word when it was parked; stale after a clear */
+	uint32_t word; /* holder word when it was parked; after a clear it is stale */
 	uint32_t space;
 	uint32_t count;
 	uint64_t parent; /* engine hash */
 	int64_t parked_ns;
-	size_t bytes;                      /* of the whole record */
-	struct kvw_kvparked_block *blocks; /* [count]; these four arrays follow the record */
+	size_t bytes;                      /* size of the whole record */
+	struct kvw_kvparked_block *blocks; /* [count]; these four arrays lie behind the record */
 	uint64_t *hashes;                  /* [count] */
-	uint64_t *keys;                    /* [count] room for the answer */
+	uint64_t *keys;                    /* [count] room for the computed keys */
 	void *payload;
 	size_t payload_bytes;
 };
@@ -59,22 +59,23 @@ struct kvw_kvpark {
 	uint64_t seed;
 	struct kvw_kvlink **parents; /* [heads] */
 	struct kvw_kvlink **hashes;  /* [heads] */
-	uint32_t heads;              /* a power of two; 0: no record is ever parked */
+	uint32_t heads; /* number of list heads, a power of two; 0: no record is ever parked */
 	struct kvw_kvrecord_list waiting, ready;
 	_Atomic uint64_t records, bytes, dropped;
 };
 
-/* KVW_ENOMEM, leaving nothing to finish. */
+/* Initializes the struct. KVW_ENOMEM: there is nothing to finish. */
 enum kvw_err kvw_kvpark_init(struct kvw_kvpark *park, uint64_t bytes_limit, int64_t wait_ns,
 	uint64_t seed) KVW_MUST_CHECK;
 void kvw_kvpark_finish(struct kvw_kvpark *park);
 
-/* Parks a record, or drops it without room. `word`: the holder word of a store now. */
+/* Parks a record, or drops it if there is no room. word: the holder word that a store would have
+ * now. */
 void kvw_kvpark_add(struct kvw_kvpark *park, struct kvw_kvindex_from from,
 	const struct kvw_kvindex_blocks *blocks, uint32_t word, uint64_t parent,
 	const void *payload, size_t payload_bytes, int64_t now_ns);
 
-/* Makes the records that wait for this hash ready. */
+/* Marks the records that wait for this hash as ready. */
 void kvw_kvpark_wake(struct kvw_kvpark *park, uint32_t lane, uint64_t hash);
 
 /* Takes the first record that is ready, or NULL. The caller frees it. */

@@ -9,7 +9,7 @@
 
 #include "routing/spin.h"
 
-#define TRIES 256  /* tries of a reader before a block counts as unknown */
+#define TRIES 256  /* attempts of a reader before it treats a block as unknown */
 #define STEPS 1024 /* most slots that a reader follows for one key */
 
 _Static_assert(sizeof(struct kvw_kvslot) == 32, "two slots are a cache line");
@@ -31,7 +31,7 @@ void kvw_kvtable_init(struct kvw_kvtable *table, void *memory, uint32_t count, u
 	};
 }
 
-/* Checks the index of a slot as it was read; a torn one becomes 0. */
+/* Checks the index of a slot that was read without a lock; an invalid one becomes 0. */
 static uint32_t checked(const struct kvw_kvtable *table, uint32_t slot)
 {
 	return slot <= table->count ? slot : 0;
@@ -58,7 +58,7 @@ static void change_begin(struct kvw_kvbucket *bucket)
 {
 	uint32_t seq = atomic_load_explicit(&bucket->seq, memory_order_relaxed);
 
-	/* The later stores are releases: none becomes visible before this one. */
+	/* The stores that follow are releases: none becomes visible before this one. */
 	atomic_store_explicit(&bucket->seq, seq + 1, memory_order_relaxed);
 }
 
@@ -76,7 +76,7 @@ static void count_by(_Atomic uint64_t *counter, uint64_t by)
 	atomic_store_explicit(counter, value + by, memory_order_relaxed);
 }
 
-/* A slot with all words 0. */
+/* Takes a slot, whose words are all 0. */
 static uint32_t take_slot(struct kvw_kvtable *table)
 {
 	uint32_t slot = table->free_slots;
@@ -99,7 +99,7 @@ static void give_slot(struct kvw_kvtable *table, uint32_t slot)
 	count_by(&table->used, (uint64_t)-1);
 }
 
-/* Head slot of a key, or 0. Sets *before, the key before it in the bucket, or 0. */
+/* Finds the head slot of a key, or 0. Sets *before to the head before it in the bucket, or 0. */
 static uint32_t find_head(const struct kvw_kvtable *table, const struct kvw_kvbucket *bucket,
 	uint64_t key, uint32_t *before)
 {
@@ -113,7 +113,7 @@ static uint32_t find_head(const struct kvw_kvtable *table, const struct kvw_kvbu
 	return at;
 }
 
-/* First position of `word` in a slot, from `from` on; KVW_KVSLOT_WORDS: none. */
+/* Finds the first position of `word` in a slot, from `from` on; KVW_KVSLOT_WORDS: there is none. */
 static unsigned find_word(const struct kvw_kvslot *slot, unsigned from, uint32_t word)
 {
 	while (from < KVW_KVSLOT_WORDS && get(slot, from) != word)
@@ -159,7 +159,7 @@ void kvw_kvtable_add(struct kvw_kvtable *table, uint64_t key, uint32_t word)
 	change_end(bucket);
 }
 
-/* Removes any one holder from the slots after the head, or from the head if there are none. */
+/* Removes some holder from the slots after the head, or from the head if there are none. */
 static uint32_t take_last(struct kvw_kvtable *table, uint32_t head)
 {
 	uint32_t more = get(&table->slots[head], MORE);
@@ -179,7 +179,7 @@ static uint32_t take_last(struct kvw_kvtable *table, uint32_t head)
 	return word;
 }
 
-/* Finds a word of a key: sets *slot and *place. */
+/* Finds a word among the holders of a key: sets *slot and *place. */
 static bool find_holder(const struct kvw_kvtable *table, uint32_t head, uint32_t word,
 	uint32_t *slot, unsigned *place)
 {
@@ -225,7 +225,7 @@ void kvw_kvtable_drop(struct kvw_kvtable *table, uint64_t key, uint32_t word)
 	if (!found)
 		return;
 	change_begin(bucket);
-	/* The last word fills the gap, unless it is the removed word itself: then its place is 0
+	/* The last word fills the gap, unless it was itself the removed word: then its place is 0
 	 * already. */
 	last = take_last(table, head);
 	if (last != word)

@@ -1,5 +1,5 @@
 /*
- * kvindex_table.h - from the key of a block to its holders; one writer, readers without locks.
+ * kvindex_table.h - maps the key of a block to its holders; one writer, readers without locks.
  *
  * A holder is one word: its cell (worker, source, tier) and the generation that this *cell* had
  * when the block was stored. A word is alive while its cell still has that generation, so a purge
@@ -53,7 +53,7 @@ struct kvw_kvtable {
 	_Atomic uint64_t used; /* slots */
 };
 
-/* Bytes per slot, and further bytes of the table beyond `count` slots. */
+/* Memory per slot, and memory of the table besides the slots, in bytes. */
 #define KVW_KVTABLE_SLOT_BYTES (sizeof(struct kvw_kvslot) + sizeof(struct kvw_kvbucket))
 #define KVW_KVTABLE_MORE_BYTES sizeof(struct kvw_kvslot)
 
@@ -61,7 +61,7 @@ struct kvw_kvtable {
  * words. */
 void kvw_kvtable_init(struct kvw_kvtable *table, void *memory, uint32_t count, uint64_t seed);
 
-/* A hash spread over all bits. */
+/* Spreads a hash over all bits. */
 static inline uint64_t kvw_kvspread(uint64_t hash, uint64_t seed)
 {
 	uint64_t x = (hash ^ seed) * UINT64_C(0x9E3779B97F4A7C15);

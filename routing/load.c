@@ -1,5 +1,5 @@
 /*
- * load.c - one worker's load: the requests it was given and has not answered.
+ * load.c - keeps one worker's load: the requests that it was given and has not answered.
  *
  * The scheme (W, D, U and the leases) is described in kvway/load.h. Invariants, true whenever the
  * lock is free:
@@ -26,26 +26,29 @@
 #include "routing/prefetch.h"
 #include "routing/spin.h"
 
-#define CLAIM_NS   INT64_C(200000000) /* a shorter queue of peers is no evidence */
-#define CLAIM_ALONE_NS INT64_C(2000000000) /* the same for one peer */
+#define CLAIM_NS   INT64_C(200000000) /* a shorter queue that peers claim is not judged */
+#define CLAIM_ALONE_NS INT64_C(2000000000) /* the same limit if only one peer claims a queue */
 #define TRUST_LOST 0.5f
 #define TRUST_WON  0.1f
 #define TRUST_LEAST (1.0f / 64) /* less counts as 0 */
-#define TRUST_BACK_NS INT64_C(10000000000) /* full trust returns in this time without claims */
-/* Decay of kept_tokens and kept_ns with each request that ends. */
+/* full trust in peers' claims returns after this time without claims */
+#define TRUST_BACK_NS INT64_C(10000000000)
+/* Factor by which kept_tokens and kept_ns fade with each request that ends. */
 #define KEPT_DECAY (63.0 / 64)
 #define ROOM_STEP  (1.0 / 64)  /* a smaller relative change of the room is not written */
-/* Trust ends after a claim of this length that no request checked. */
+/* Trust ends after a claim has lasted this long and no request has confirmed it. */
 #define DOUBT_NS      INT64_C(30000000000)
 
-/* Prefetches the readers' words, too: the holder writes them before it unlocks. */
+/* Takes the lock. Prefetches the words that readers use, too, since the holder writes them before
+ * it unlocks. */
 static void lock(struct kvw_load *load)
 {
 	kvw_prefetch_write(load->seen);
 	kvw_spin_lock(&load->lock);
 }
 
-/* The worker has been working since clock_ns, as long as there was work. Lock held. */
+/* Counts the work that the worker has done since clock_ns, as long as there was work. The lock is
+ * held. */
 static void advance(struct kvw_load *load, int64_t now_ns)
 {
 	int64_t ahead = load->added_ns - load->done_ns;
@@ -69,7 +72,7 @@ static void advance(struct kvw_load *load, int64_t now_ns)
 	load->clock_ns = now_ns;
 }
 
-/* Restores the invariants after a change and publishes the result to readers. Lock held. */
+/* Restores the invariants after a change, and publishes the result to readers. The lock is held. */
 static void publish_counts(struct kvw_load *load)
 {
 	if (load->added_ns - load->done_ns > load->waiting_ns)
@@ -80,7 +83,8 @@ static void publish_counts(struct kvw_load *load)
 		memory_order_relaxed);
 }
 
-/* Every pick reads these words: so only changes large enough to matter are written. */
+/* Publishes a value. Every pick reads these words, so that only changes large enough to matter are
+ * written. */
 static void show_value(_Atomic float *shown, double value)
 {
 	double was = (double)atomic_load_explicit(shown, memory_order_relaxed);
@@ -135,7 +139,7 @@ static void init(struct kvw_load *load, struct kvw_load_seen *seen, struct kvw_l
 	load->added_ns = 0;
 	load->done_ns = 0;
 	load->waiting_ns = 0;
-	load->clock_ns = INT64_MIN / 2; /* before any time, far from overflow */
+	load->clock_ns = INT64_MIN / 2; /* earlier than any time, but far from overflow */
 	load->answered_ns = load->clock_ns;
 	load->sequences = load->unanswered = 0;
 	load->sent = 0;
@@ -194,7 +198,7 @@ void kvw_load_expect(struct kvw_load *load)
 	kvw_prefetch_write(load->seen);
 }
 
-/* Adds a kvw_load_held(), perhaps negative, to the counts in flight. Lock held. */
+/* Adds a kvw_load_held(), which may be negative, to the counts in flight. The lock is held. */
 static void count_held(struct kvw_load *load, uint64_t by)
 {
 	uint64_t held = atomic_load_explicit(&load->seen->held, memory_order_relaxed);
@@ -236,7 +240,7 @@ static float trust_of(float trust)
 	return trust < TRUST_LEAST ? 0 : trust > 1 ? 1 : trust;
 }
 
-/* Adjusts the trust for the time since the last judgement. Lock held. */
+/* Changes the trust for the time since the last judgement. The lock is held. */
 static void doubt_peers(struct kvw_load *load, int64_t now_ns)
 {
 	int64_t since_ns = now_ns - load->judged_ns;
@@ -247,7 +251,7 @@ static void doubt_peers(struct kvw_load *load, int64_t now_ns)
 				trust_of(load->trust + (float)since_ns / (float)TRUST_BACK_NS);
 		load->judged_ns = now_ns;
 	} else if (load->waiting_ns > 0) {
-		load->judged_ns = now_ns; /* a first token will say more */
+		load->judged_ns = now_ns; /* a first token will judge the claim better */
 	} else if ((float)since_ns >= load->trust * (float)DOUBT_NS) {
 		load->trust = 0;
 		load->judged_ns = now_ns;
@@ -348,7 +352,7 @@ static void count_sequences(struct kvw_lease *lease, uint32_t more)
 		load->unanswered += more;
 }
 
-/* The lease has its first token, or will get none. Lock held. */
+/* Counts a lease that has its first token, or will get none. The lock is held. */
 static void count_answered(struct kvw_lease *lease)
 {
 	if (lease->unanswered)
@@ -374,8 +378,8 @@ void kvw_lease_widen(struct kvw_lease *lease, uint32_t more)
 	kvw_spin_unlock(&lease->load->lock);
 }
 
-/* The part of the prefill time `ns` that the worker spent on our prompts, where peers have prompts
- * there, too. Lock held. */
+/* Returns the part of the prefill time `ns` that the worker spent on this router's prompts, where
+ * peers have prompts there, too. The lock is held. */
 static int64_t own_part(const struct kvw_load *load, const struct kvw_lease *lease, int64_t ns)
 {
 	double own = (double)load->waiting_ns, peers = (double)load->peers_waiting_ns;
@@ -385,8 +389,8 @@ static int64_t own_part(const struct kvw_load *load, const struct kvw_lease *lea
 	return own > 0 ? (int64_t)((double)ns * own / (own + peers)) : 0;
 }
 
-/* Counts evidence on the router with the largest claim: its work alone should have been computed
- * before this request. Lock held. */
+/* Counts evidence about the router with the largest claim: the work that it claims should have been
+ * computed before this request. The lock is held. */
 static void judge_claim(
 	struct kvw_load *load, const struct kvw_load_claim *claim, int64_t waited_ns)
 {
@@ -400,7 +404,7 @@ static void judge_claim(
 	verdict->right += waited_ns >= claim->queue_ns / 2;
 }
 
-/* A first token shows whether the peers' claimed work delayed it. Lock held. */
+/* Judges by a first token whether the peers' claimed work delayed it. The lock is held. */
 static void judge_peers(struct kvw_load *load, const struct kvw_lease *lease, int64_t now_ns)
 {
 	int64_t waited_ns = now_ns - lease->taken_ns - lease->prefill_ns;
@@ -443,8 +447,8 @@ void kvw_lease_first_token(struct kvw_lease *lease, int64_t now_ns)
 	lease->first_ns = now_ns;
 }
 
-/* Ends an unanswered lease: skips the part of its work that the worker has not reached. Lock
- * held. */
+/* Ends a lease without an answer: skips the part of its work that the worker has not done. The lock
+ * is held. */
 static void skip_rest(struct kvw_load *load, const struct kvw_lease *lease, int64_t now_ns)
 {
 	int64_t left = 0;
@@ -459,9 +463,9 @@ static void skip_rest(struct kvw_load *load, const struct kvw_lease *lease, int6
 	publish_counts(load);
 }
 
-/* The time that a request held its part of the KV memory, from the start of its prefill. A plain
- * answer does not show that start: by Little's law the estimate is its time times the part of the
- * tokens in flight that fits the room. Lock held. */
+/* Returns how long a request held its part of the KV memory, from the start of its prefill. An
+ * answer that is not a stream does not show that start: by Little's law the estimate is its time
+ * times the part of the tokens in flight that fits the room. The lock is held. */
 static double kept_ns(const struct kvw_load *load, const struct kvw_lease *lease, int64_t now_ns)
 {
 	double tokens = (double)atomic_load_explicit(&load->room->tokens, memory_order_relaxed);
@@ -473,7 +477,7 @@ static double kept_ns(const struct kvw_load *load, const struct kvw_lease *lease
 	return (double)(now_ns - lease->taken_ns) * (context > tokens ? tokens / context : 1);
 }
 
-/* Learns from a request that frees its part of the KV memory. Lock held. */
+/* Learns from a request that frees its part of the KV memory. The lock is held. */
 static void learn_kept(struct kvw_load *load, const struct kvw_lease *lease, int64_t now_ns)
 {
 	double ns = kept_ns(load, lease, now_ns);

@@ -36,9 +36,9 @@
 #include "routing/prefixaware.h"
 #include "routing/strategies.h"
 
-#define UNSURE_TOKENS 128 /* possible error of a predicted hit, at any length */
-#define MOST_AHEAD    4   /* most requests that a worker of a small share is made to skip */
-#define MAX_COMPANY   16  /* with more running requests no rate is learned */
+#define UNSURE_TOKENS 128 /* possible error in tokens of a predicted hit, whatever its length */
+#define MOST_AHEAD    4   /* limit of requests that a worker with a small share is made to skip */
+#define MAX_COMPANY   16  /* with more running requests than this no rate is learned */
 
 static void release_knowledge(struct kvw_prefix_knowledge *known)
 {
@@ -74,7 +74,7 @@ static struct kvw_prefix_knowledge *make_knowledge(
 	return NULL;
 }
 
-/* The knowledge of the replaced strategy. NULL: it has none. */
+/* Returns what the replaced strategy has learned. NULL: nothing that can be used. */
 static struct kvw_prefix_knowledge *inherit(
 	const struct kvw_strategy *from, const struct kvw_prefill_model *prior)
 {
@@ -160,7 +160,7 @@ static enum kvw_err prefixaware_create(
 	return KVW_OK;
 }
 
-/* As kvw_choose_lowest, for the costs of a finished weighing. */
+/* Chooses like kvw_choose_lowest, by the costs of a finished weighing. */
 static size_t lowest(const struct kvw_prefixaware *pa, const struct kvw_candidates *set,
 	const struct kvw_weighing *w)
 {
@@ -179,13 +179,13 @@ static size_t lowest(const struct kvw_prefixaware *pa, const struct kvw_candidat
 	return kvw_choose_among(set, places, count, w->salt);
 }
 
-/* A candidate's part of the requests, its credit for each request. */
+/* Returns a candidate's part of the requests: its credit for each request. */
 static int32_t part_of(const struct kvw_candidate *c, const struct kvw_weighing *w)
 {
 	return (int32_t)(KVW_SHARE_ONE * (double)c->share / w->shares);
 }
 
-/* Whether a candidate of a small share got more than its share and one request in advance. */
+/* Returns whether a candidate with a small share got more than its share, by at least a request. */
 static bool is_ahead(const struct kvw_prefixaware *pa, const struct kvw_candidate *c,
 	const struct kvw_weighing *w)
 {
@@ -204,7 +204,7 @@ static enum kvw_reason bar_of(const struct kvw_prefixaware *pa, const struct kvw
 	return bar;
 }
 
-/* As kvw_guards_open, with bar_of. */
+/* Does the same as kvw_guards_open, but with bar_of, which also looks at shares. */
 static size_t open_costs(const struct kvw_prefixaware *pa, const struct kvw_candidates *set,
 	const struct kvw_weighing *w, double *open)
 {
@@ -218,8 +218,8 @@ static size_t open_costs(const struct kvw_prefixaware *pa, const struct kvw_cand
 	return count;
 }
 
-/* Whether shares bar candidates: not if all candidates that pass the guards are ahead of their
- * shares. */
+/* Returns whether shares bar candidates. They do not if all candidates that pass the guards are
+ * ahead of their shares. */
 static bool counts_shares(const struct kvw_prefixaware *pa, const struct kvw_candidates *set,
 	const struct kvw_weighing *w)
 {
@@ -230,8 +230,8 @@ static bool counts_shares(const struct kvw_prefixaware *pa, const struct kvw_can
 	return false;
 }
 
-/* Credits all candidates of a small share with their parts of this request,
- * and charges the chosen one. */
+/* Credits all candidates that have a small share with their parts of this request, and charges the
+ * chosen one. */
 static void count_shares(struct kvw_prefixaware *pa, const struct kvw_candidates *set, size_t pos,
 	const struct kvw_weighing *w)
 {
@@ -338,8 +338,8 @@ void kvw_prefixaware_teach(struct kvw_prefixaware *pa, const struct kvw_route_re
 		kvw_radix_insert(w->tree, request->chunks + begin, end - begin, &use, &w->path);
 		begin = end;
 	}
-	/* For the lease. Not earlier: other loops read these lines all the time, and would fetch
-	 * them back. */
+	/* Prefetched for the lease only now: other loops read these lines all the time, and would
+	 * fetch them back. */
 	kvw_load_expect(chosen->load);
 }
 
@@ -348,7 +348,7 @@ static enum kvw_err prefixaware_pick(struct kvw_strategy *self,
 	struct kvw_decision *out)
 {
 	struct kvw_prefixaware *pa = (struct kvw_prefixaware *)self;
-	struct kvw_weighing w; /* filled for existing candidates and steps only */
+	struct kvw_weighing w; /* filled only for candidates and steps that exist */
 	struct kvw_choice choice;
 
 	w.look = false;
@@ -361,7 +361,7 @@ static enum kvw_err prefixaware_pick(struct kvw_strategy *self,
 	return KVW_OK;
 }
 
-/* The verdict on a candidate that is cheap enough but barred. */
+/* Returns the verdict on a candidate that is cheap enough but barred. */
 static enum kvw_verdict verdict_of_bar(enum kvw_reason bar)
 {
 	switch (bar) {
@@ -425,8 +425,8 @@ static enum kvw_err prefixaware_explain(struct kvw_strategy *self,
 	return KVW_OK;
 }
 
-/* Whether no other prefill ran together with this request's. Up to a tenth of its own work is
- * ignored. */
+/* Returns whether no other prefill ran together with this request's. Others of less than a tenth of
+ * its work are ignored. */
 static bool was_alone(const struct kvw_decision *decision, const struct kvw_outcome *outcome)
 {
 	int64_t little = decision->prefill_ns / 10;
@@ -435,7 +435,7 @@ static bool was_alone(const struct kvw_decision *decision, const struct kvw_outc
 	       outcome->behind_ns <= little;
 }
 
-/* Tokens of the predicted hit over all tiers. */
+/* Returns the tokens of the predicted hit over all tiers. */
 static uint32_t predicted_hit(const struct kvw_decision *decision)
 {
 	uint32_t hit = 0;
@@ -445,8 +445,8 @@ static uint32_t predicted_hit(const struct kvw_decision *decision)
 	return hit;
 }
 
-/* Whether more tokens were cached than the device was known to have: the rest may have been loaded
- * from lower tiers, whose time is not prefill. Predictions are exact only to some blocks. */
+/* Returns whether more tokens were cached than the device was known to have: the rest may have been
+ * loaded from lower tiers, whose time is not prefill. Predictions are exact only to some blocks. */
 static bool came_from_elsewhere(
 	const struct kvw_decision *decision, const struct kvw_outcome *outcome, uint32_t prompt)
 {
@@ -463,7 +463,7 @@ static void learn_rate(struct kvw_prefixaware *pa, const struct kvw_decision *de
 	bool alone = was_alone(decision, outcome);
 
 	if (cached >= prompt || (!outcome->cached_known && cached > prompt / 2))
-		return; /* too little work beyond the possible error of a predicted hit */
+		return; /* too little work beyond the possible error of the predicted hit */
 	if (came_from_elsewhere(decision, outcome, prompt))
 		return;
 	kvw_rates_learn(
@@ -476,8 +476,8 @@ static void learn_rate(struct kvw_prefixaware *pa, const struct kvw_decision *de
 			    });
 }
 
-/* Leading chunks of a chain that cover a predicted hit. Uses the prediction's own length of the
- * prompt: bytes per token may have changed since. */
+/* Returns how many leading chunks of a chain a predicted hit covers. Uses the length that the
+ * prompt was predicted to have, since bytes per token may have changed since. */
 static uint32_t chunks_of_hit(
 	const struct kvw_chunk *chunks, uint32_t count, uint32_t hit, uint32_t prompt_tokens)
 {
@@ -497,7 +497,7 @@ static uint32_t chunks_of_hit(
 static void unteach(struct kvw_prefixaware *pa, const struct kvw_decision *decision,
 	const struct kvw_route_request *request)
 {
-	struct kvw_radix_path path; /* filled for existing steps only */
+	struct kvw_radix_path path; /* filled only for steps that exist */
 	uint32_t hit = predicted_hit(decision);
 	uint32_t begin = 0;
 
@@ -530,8 +530,8 @@ void kvw_prefixaware_done(struct kvw_strategy *self, const struct kvw_decision *
 		decision->fragment_tokens == 0 &&
 		predicted_hit(decision) == decision->hit_tokens[KVW_TIER_DEVICE])
 		learn_rate(pa, decision, outcome);
-	/* Predictions from a worker's own events teach nothing about the share of its capacity for
-	 * the tree. */
+	/* Predictions from a worker's own events do not show how much of its capacity the tree may
+	 * assume. */
 	if (outcome->completed && outcome->cached_known && !decision->exact)
 		kvw_capacity_share_learn(&pa->known->capacity_share, decision->worker_id,
 			outcome->prompt_tokens, decision->hit_tokens[KVW_TIER_DEVICE],

@@ -15,7 +15,7 @@
 #include "routing/prefixaware.h"
 #include "routing/radix_keep.h"
 
-/* The interim tree has this part of the bytes. */
+/* The interim tree gets this part of the bytes. */
 #define INTERIM_SHARE 16
 #define INTERIM_MOST  (UINT64_C(64) << 20) /* bytes */
 
@@ -107,9 +107,9 @@ static void purge_newer(struct kvw_prefix_knowledge *known, const struct kvw_kee
 	}
 }
 
-/* Puts the recalled tree into use. A lost cache is first recorded in `generations`, then purged
- * from the tree in use: so this function sees it, before or after the exchange, or the purge is of
- * the new tree. */
+/* Puts the recalled tree into use. When a cache is lost, that is first recorded in `generations`,
+ * and then the tree in use is purged. So either this function sees the record, before or after the
+ * exchange, or the new tree is the one that is purged. */
 static void use_own(struct kvw_prefix_knowledge *known, const struct kvw_keep_in *in)
 {
 	if (atomic_load(&known->tree) == known->own)
@@ -144,7 +144,7 @@ void kvw_prefixaware_recall(struct kvw_strategy *self, const struct kvw_keep_in 
 	know_generations(pa->known, in);
 	while (in->next(in->arg, &kind, &bytes, &len)) {
 		if (kind == KVW_KEPT_TREE && tree == NULL)
-			/* Records of another tree are skipped. */
+			/* Records of trees other than the first are skipped. */
 			(void)!kvw_radix_recall_begin(pa->known->own, in, bytes, len, &tree);
 		else if (kind == KVW_KEPT_NODE && tree != NULL)
 			kvw_radix_recall_node(tree, bytes, len);

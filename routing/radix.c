@@ -1,5 +1,5 @@
 /*
- * radix.c - the prefix tree: its memory, and finding a prompt's path and the workers that hold it.
+ * radix.c - makes the prefix tree, and finds a prompt's path and the workers that hold it.
  *
  *     chunks of a prompt   0 1 2 3 4 5 6 7 8 9 ...         (hashes, cumulative)
  *     nodes on its path    [A . . . .[B . . .[C . . . .
@@ -42,9 +42,9 @@ _Static_assert(KVW_RADIX_RUN <= 31, "lengths and ranges have five bits");
 
 /* --- life --- */
 
-/* Layout of the mapping. */
+/* Where the parts of the mapping are. */
 struct layout {
-	uint32_t ticks;      /* of each view; the views begin the mapping */
+	uint32_t ticks;      /* ticks of each view; the views are at the beginning of the mapping */
 	uint32_t shard_bits; /* of the table */
 	uint32_t shard_buckets;
 	uint32_t slots;
@@ -99,7 +99,8 @@ enum kvw_err kvw_radix_create(const struct kvw_radix_options *options, struct kv
 		free(tree);
 		return KVW_ENOMEM;
 	}
-	/* Accesses are random: without large pages every look-up also misses the TLB. */
+	/* Accesses are random, so that without large pages every look-up would also miss the
+	 * TLB. */
 	(void)madvise(memory, tree->mapped_bytes, MADV_HUGEPAGE);
 	tree->mapping = memory;
 	tree->fixed_bytes = layout.slots_at;
@@ -126,8 +127,8 @@ void kvw_radix_destroy(struct kvw_radix *tree)
 
 /* --- walking --- */
 
-/* Chunks of the prompt that match the run of the path's last node; 0: the slot has another node
- * now. */
+/* Returns how many chunks of the prompt match the run of the path's last node; 0: the slot has
+ * another node now. */
 static uint32_t match_run(
 	struct kvw_slot *slot, const struct kvw_chunk *chunks, uint32_t count, uint32_t start)
 {
@@ -173,8 +174,8 @@ void kvw_radix_find(struct kvw_radix *tree, const struct kvw_chunk *chunks, uint
 	struct kvw_radix_path *path)
 {
 	struct kvw_table_asked asked;
-	struct kvw_table_found found; /* filled up to its count */
-	uint32_t end = 1;             /* the first node begins the prompt */
+	struct kvw_table_found found; /* filled only up to its count */
+	uint32_t end = 1;             /* the prompt's first node must begin at its first chunk */
 	uint32_t next = KVW_TABLE_WINDOW;
 	bool more = count > 0;
 
@@ -186,7 +187,7 @@ void kvw_radix_find(struct kvw_radix *tree, const struct kvw_chunk *chunks, uint
 	while (more) {
 		asked.end = end;
 		kvw_table_look(&tree->table, chunks, &asked, &found);
-		/* The next window's lines arrive while this one's nodes are recorded. */
+		/* The next window's cache lines arrive while this window's nodes are recorded. */
 		if (found.count > 0 && next < count)
 			kvw_table_ask(&tree->table, chunks, count, next, &asked);
 		more = take_steps(tree, &found, path, &end) && end > next && next < count;
@@ -209,7 +210,7 @@ void kvw_path_settle(struct kvw_radix *tree, const struct kvw_chunk *chunks, uin
 			path->matched = last.start + run;
 	}
 	path->settled = true;
-	/* An insert would add nodes here. */
+	/* An insert would add nodes at this place. */
 	if (path->matched < count) {
 		kvw_prefetch_place(tree, chunks, path->matched);
 		if (path->count > 0)
@@ -244,7 +245,7 @@ void kvw_radix_reach(struct kvw_radix *tree, const struct kvw_chunk *chunks, uin
 		uint32_t length = kvw_path_length(path, i);
 		uint32_t more = 0;
 
-		kvw_slot_prefetch_hash(slot, length - 1); /* an insert will read it */
+		kvw_slot_prefetch_hash(slot, length - 1); /* an insert will read this hash */
 		do {
 			kvw_scan_reach(slot->word, kvw_slot_used(slot), tree->views.windows, start,
 				length, reach);

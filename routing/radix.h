@@ -25,19 +25,19 @@
 #include "kvway/err.h"
 #include "kvway/route.h"
 
-#define KVW_RADIX_RUN       27   /* most chunks of a node */
+#define KVW_RADIX_RUN       27   /* limit of chunks in a node */
 #define KVW_RADIX_MAX_STEPS 4096 /* longest path in nodes; deeper prefixes are cut off */
 #define KVW_RADIX_MIN_BYTES (UINT64_C(1) << 20)
 
 struct kvw_radix;
 
 struct kvw_radix_options {
-	uint64_t bytes; /* hard limit of all memory; raised to KVW_RADIX_MIN_BYTES */
+	uint64_t bytes; /* limit of all memory; raised to KVW_RADIX_MIN_BYTES if it is lower */
 	uint64_t seed;  /* seed of the table's hash, against clients that target a bucket */
 
 	/* A holder whose last use is within window/2^n of the newest is not written again, so that
-	 * nodes shared by all requests stay unmodified in every core's cache. 0 stands for 4; 32
-	 * keeps exact order. */
+	 * nodes shared by all requests stay unmodified in every core's cache. 0 means 4; 32 keeps
+	 * exact order. */
 	unsigned slack_shift;
 };
 
@@ -47,30 +47,31 @@ struct kvw_radix_step {
 	uint32_t start; /* index of the prompt's chunk at which the node begins */
 };
 
-/* The path of a prompt, from find. Plain data, 32 KiB; only the steps in use are touched. */
+/* The path of a prompt through the tree, filled by kvw_radix_find. Plain data, 32 KiB; only the
+ * steps in use are touched. */
 struct kvw_radix_path {
 	uint32_t count;   /* steps in use */
 	uint32_t matched; /* leading chunks that the tree knows; set by reach and insert */
-	bool settled;     /* the last step was compared: matched is set */
+	bool settled;     /* the last step's run was compared, so that `matched` is set */
 	struct kvw_radix_step steps[KVW_RADIX_MAX_STEPS];
 };
 
-/* The workers that hold leading chunks of a prompt, and their numbers. Plain data. */
+/* The workers that hold leading chunks of a prompt, and how many chunks each holds. Plain data. */
 struct kvw_radix_reach {
-	uint32_t limit; /* set by the caller: only workers below are reported */
-	uint32_t count; /* workers that hold any chunk */
+	uint32_t limit; /* set by the caller: only workers with ids below it are reported */
+	uint32_t count; /* number of workers that hold any chunk */
 	/* Their ids, in no order; the element after the last is written, too. */
 	_Alignas(64) uint32_t workers[KVW_MAX_WORKERS + 1];
 	uint32_t chunks[KVW_MAX_WORKERS]; /* leading chunks that each holds */
 
-	/* [limit], internal: chunks by worker id, 0 for the rest. */
+	/* [limit], internal: chunks by worker id, 0 for workers that hold none. */
 	uint32_t map[KVW_MAX_WORKERS];
 };
 
 /* Parameters of an insert: the worker and its view. */
 struct kvw_radix_use {
 	uint32_t worker;          /* below KVW_MAX_WORKERS */
-	uint64_t capacity_tokens; /* of its KV cache; > 0 */
+	uint64_t capacity_tokens; /* size of the worker's KV cache; > 0 */
 	float tokens_per_unit;    /* turns kvw_chunk.end into tokens */
 	int64_t now_ns;
 };
@@ -85,18 +86,18 @@ void kvw_radix_destroy(struct kvw_radix *tree); /* NULL is allowed */
 void kvw_radix_find(struct kvw_radix *tree, const struct kvw_chunk *chunks, uint32_t count,
 	struct kvw_radix_path *path);
 
-/* Finds the leading chunks of a chain that each worker below reach->limit holds, by the tree.
- * `path`: from find, for the same chain; of *reach only the limit need be set. */
+/* Finds how many leading chunks of a chain each worker below reach->limit holds, by the tree. path:
+ * from kvw_radix_find, for the same chain; of *reach only the limit need be set. */
 void kvw_radix_reach(struct kvw_radix *tree, const struct kvw_chunk *chunks, uint32_t count,
 	struct kvw_radix_path *path, struct kvw_radix_reach *reach);
 
-/* Records that the worker is about to compute or reuse this chain: it holds all of it from now on,
- * most recently used. `path`: from find, for the same chain; it is overwritten. */
+/* Records that the worker is about to compute or reuse this chain: from now on it holds all of it,
+ * most recently used. path: from kvw_radix_find, for the same chain; it is overwritten. */
 void kvw_radix_insert(struct kvw_radix *tree, const struct kvw_chunk *chunks, uint32_t count,
 	const struct kvw_radix_use *use, struct kvw_radix_path *path);
 
 /* Records that the worker did not compute this chain after all: it keeps only the first `kept`
- * chunks. In a node that it loses, it also loses chunks beyond the chain. `path` is overwritten. */
+ * chunks. In a node that it loses it also loses chunks beyond the chain. `path` is overwritten. */
 void kvw_radix_retract(struct kvw_radix *tree, const struct kvw_chunk *chunks, uint32_t count,
 	uint32_t kept, uint32_t worker, struct kvw_radix_path *path);
 
@@ -106,7 +107,7 @@ void kvw_radix_expect(struct kvw_radix *tree, uint32_t worker);
 /* Forgets all chunks of a worker, in constant time. */
 void kvw_radix_purge(struct kvw_radix *tree, uint32_t worker);
 
-/* Tokens in a worker's view. */
+/* Returns the number of tokens in a worker's view. */
 uint64_t kvw_radix_view_tokens(struct kvw_radix *tree, uint32_t worker);
 
 /* Fills nodes, chunks, bytes, bytes_limit, evicted_chunks and purges.

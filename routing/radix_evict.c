@@ -7,9 +7,10 @@
  * nodes upwards as long as they are as old and have no other children. A sampled node without
  * holders is taken at once. So whole branches are dropped, old ones first.
  *
- * All of this memory is uncached, so each step is prepared one eviction ahead: an eviction drops
- * the victim that the last one chose, chooses the next victim among the nodes that the last one
- * sampled, and samples nodes for the next. So each prefetch has a request's time to arrive.
+ * This memory is rarely in the processor's caches, so each step is prepared one eviction ahead: an
+ * eviction drops the victim that the last one chose, chooses the next victim among the nodes that
+ * the last one sampled, and samples nodes for the next. So the time between two requests is
+ * available for each prefetch.
  *
  * Ageing and purging of views do not visit the tree. A sweep that advances with each insert finds
  * the nodes without holders, even without need for memory. It advances twice as fast as nodes are
@@ -21,11 +22,11 @@
 #include "routing/spin.h"
 
 #define THROWS      16 /* samples before eviction gives up */
-#define CLIMB       24 /* most nodes dropped at once: bounds the delay of one request */
+#define CLIMB       24 /* limit of nodes that are dropped at once, so that no request waits long */
 #define SWEEP_AHEAD 16 /* slots that are prefetched for the next prompt's sweep */
 
-/* Takes a node out of the tree. *parent: its parent, 0: none. Its slot goes to *spare if that is 0,
- * else, or if spare is NULL, to the pool. False: the node is in use. */
+/* Takes a node out of the tree. *parent: its parent; 0: none. Its slot goes to *spare if that is 0;
+ * otherwise, or if spare is NULL, to the pool. False: the node is in use. */
 static bool remove_node(struct kvw_radix *tree, struct kvw_pool *pool, uint32_t index,
 	uint32_t *parent, uint32_t *spare)
 {
@@ -56,14 +57,14 @@ static bool remove_node(struct kvw_radix *tree, struct kvw_pool *pool, uint32_t 
 	return true;
 }
 
-/* Time since the last use, with the clock's wrap-around. */
+/* Returns the time since the last use; the clock may wrap around. */
 static uint32_t age_of(struct kvw_slot *slot, uint32_t now)
 {
 	return now - atomic_load_explicit(&slot->stamp, memory_order_relaxed);
 }
 
-/* Whether the first holder is alive, without a branch: mostly it is, and it is in the slot's first
- * line. */
+/* Returns whether the first holder is alive. Without a branch, since it mostly is, and it is in the
+ * slot's first line. */
 static bool first_lives(struct kvw_radix *tree, struct kvw_slot *slot)
 {
 	uint64_t word = atomic_load_explicit(&slot->word[0], memory_order_acquire);
@@ -73,7 +74,7 @@ static bool first_lives(struct kvw_radix *tree, struct kvw_slot *slot)
 	return used & alive;
 }
 
-/* xorshift64*: 32 bits of the next number. */
+/* xorshift64*: returns 32 bits of the next random number. */
 static uint64_t throw_dice(uint64_t *state)
 {
 	uint64_t x = *state;
@@ -85,23 +86,24 @@ static uint64_t throw_dice(uint64_t *state)
 	return x * UINT64_C(0x2545F4914F6CDD1D) >> 32;
 }
 
-/* Result of a sample. 0: no such node. */
+/* The nodes found by a sample. 0: no such node. */
 struct sample {
 	uint32_t dead;   /* a node without children and holders */
 	uint32_t oldest; /* any node */
-	uint32_t leaf;   /* oldest one without children */
-	uint64_t age;    /* of `oldest`, + 1 */
+	uint32_t leaf;   /* among nodes without children, the one unused for longest */
+	uint64_t age;    /* age of `oldest`, + 1 */
 	uint64_t leaf_age;
 };
 
-/* Prepared input of one eviction. */
+/* Choices that one eviction prepares for the next one. */
 struct plan {
 	uint32_t victim; /* 0: none */
 	uint32_t stamp;
 	uint32_t picks[KVW_EVICT_SAMPLES]; /* 0: not sampled yet */
 };
 
-/* Samples are unpredictable: so the only branch is one that is hardly ever taken. */
+/* Looks at a sampled node. Samples are unpredictable, so that the only branch here is one that is
+ * hardly ever taken. */
 static void consider(struct kvw_radix *tree, uint32_t index, uint32_t now, struct sample *sample)
 {
 	struct kvw_slot *slot = kvw_slot_at(tree, index);
@@ -139,7 +141,7 @@ static struct plan take_plan(struct kvw_radix *tree, struct kvw_pool *pool)
 	return plan;
 }
 
-/* The end of the branch below a node, along the newest children; 0: not found. */
+/* Returns the end of the branch below a node, along the newest children; 0: not found. */
 static uint32_t branch_end(struct kvw_radix *tree, uint32_t index)
 {
 	for (unsigned depth = 0; depth < KVW_RADIX_MAX_STEPS; depth++) {
@@ -160,8 +162,8 @@ static uint32_t branch_end(struct kvw_radix *tree, uint32_t index)
 	return 0;
 }
 
-/* Drops a node without children, and its ancestors while they are no younger than `age` or without
- * holders. */
+/* Drops a node without children, and then its ancestors while they are no younger than `age` or
+ * without holders. */
 static void drop_branch(struct kvw_radix *tree, struct kvw_pool *pool, uint32_t index, uint32_t age,
 	uint32_t now, uint32_t *spare)
 {
@@ -178,7 +180,7 @@ static void drop_branch(struct kvw_radix *tree, struct kvw_pool *pool, uint32_t 
 	}
 }
 
-/* Prefetches the memory that removing a node will write besides the node. */
+/* Prefetches the memory that removing a node will write, besides the node itself. */
 static void prefetch_removal(struct kvw_radix *tree, struct kvw_slot *slot)
 {
 	uint32_t parent =
@@ -188,7 +190,8 @@ static void prefetch_removal(struct kvw_radix *tree, struct kvw_slot *slot)
 	kvw_prefetch_write(kvw_slot_at(tree, parent));
 }
 
-/* Chooses the next victim among the picks and prefetches the memory that its removal will touch. */
+/* Chooses the next victim among the sampled nodes, and prefetches the memory that its removal will
+ * touch. */
 static void prepare_picks(
 	struct kvw_radix *tree, struct kvw_pool *pool, const uint32_t *picks, uint32_t now)
 {
@@ -244,8 +247,8 @@ uint32_t kvw_radix_evict(struct kvw_radix *tree, struct kvw_pool *pool)
 	return spare;
 }
 
-/* Checks a slot of the sweep. True: a node without holders; the memory that its removal touches is
- * prefetched. */
+/* Looks at a slot of the sweep. True: it is a node without holders, and the memory that its removal
+ * touches is prefetched. */
 static bool sweep_slot(struct kvw_radix *tree, struct kvw_pool *pool, uint32_t index)
 {
 	struct kvw_slot *slot = kvw_slot_at(tree, index);
@@ -274,8 +277,8 @@ void kvw_radix_sweep(
 	uint32_t hand = atomic_load_explicit(&pool->hand, memory_order_relaxed);
 	uint32_t end = hand + slots < high ? hand + slots : high;
 
-	/* Each loop's sweep covers all slots, whichever loop took them: some loops make nodes,
-	 * others idle. */
+	/* Each loop's sweep covers all slots, whichever loop took them, since some loops make nodes
+	 * while others idle. */
 	atomic_store_explicit(&pool->hand, end < high ? end : 0, memory_order_relaxed);
 	swept->count = 0;
 	for (uint32_t index = hand; index < end; index++) {
@@ -297,7 +300,7 @@ void kvw_radix_drop(struct kvw_radix *tree, struct kvw_pool *pool, const struct 
 		struct kvw_slot *slot = kvw_slot_at(tree, swept->nodes[i]);
 		uint32_t parent = 0;
 
-		/* The node may have a holder by now, or another loop may have dropped it. */
+		/* Meanwhile the node may have got a holder, or another loop may have dropped it. */
 		if (kvw_slot_refs(slot) == KVW_NODE_LIVE && !kvw_node_held(tree, slot))
 			(void)remove_node(tree, pool, swept->nodes[i], &parent, NULL);
 	}

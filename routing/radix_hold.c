@@ -1,11 +1,11 @@
 /*
- * radix_hold.c - the holders of a node.
+ * radix_hold.c - keeps the holders of a node.
  *
- * A worker has one entry in a node, with two times: the last use of the run's beginning, and that
- * of the rest. Using the first k chunks gives them the newest time and leaves the chunks beyond k
- * at their old one. If k lies in the run's beginning, that would make a third time; then all chunks
- * beyond k get the time of their larger part. So recency is nearly exact to the chunk, although the
- * node is never split.
+ * A worker has one entry in a node, with two times: when it last used the run's beginning, and when
+ * it last used the rest. A use of the first k chunks gives these chunks the newest time, and leaves
+ * the chunks beyond k at their old time. If k lies within the beginning, three times would result;
+ * then all chunks beyond k get the time of their larger part. So recency is nearly exact for each
+ * chunk, although the node is never split.
  *
  * Dead entries (aged or purged) are overwritten by the next new holder, so a node's lists are no
  * longer than the most holders it ever had at once.
@@ -14,7 +14,7 @@
 
 #include "routing/spin.h"
 
-#define MAX_OVERFLOW 64 /* slots: more words than there are workers */
+#define MAX_OVERFLOW 64 /* limit of slots of a chain: they have more words than there are workers */
 
 static uint64_t load_word(struct kvw_slot *slot, unsigned i)
 {
@@ -34,7 +34,7 @@ static struct kvw_slot *next_slot(struct kvw_radix *tree, struct kvw_slot *slot)
 	return next == 0 ? NULL : kvw_slot_at(tree, next);
 }
 
-/* Position of an entry, or for a new one. */
+/* The place of an entry in a node, or the place for a new one. */
 struct place {
 	struct kvw_slot *slot; /* NULL: nowhere */
 	unsigned word;
@@ -57,7 +57,7 @@ static struct kvw_holder holder_at(struct place place)
 	return kvw_holder_unpack(load_word(place.slot, place.word));
 }
 
-/* Whether the worker used the first `upto` chunks so recently that no write is needed. */
+/* Returns whether the worker used the first `upto` chunks so recently that no write is needed. */
 static bool held_lately(struct kvw_radix *tree, struct kvw_slot *slot, uint32_t upto,
 	const struct kvw_ledger *ledger)
 {
@@ -74,7 +74,7 @@ static bool held_lately(struct kvw_radix *tree, struct kvw_slot *slot, uint32_t 
 	       kvw_view_alive(kvw_view_window(&tree->views, h.worker), tick);
 }
 
-/* Adds a place at the end of a node's lists. Node locked. */
+/* Adds a place at the end of a node's lists. The node is locked. */
 static bool extend(
 	struct kvw_radix *tree, struct kvw_pool *pool, struct kvw_slot *slot, struct place *place)
 {
@@ -98,22 +98,23 @@ static bool extend(
 		slot = kvw_slot_at(tree, more);
 		used = 0;
 	}
-	/* The word is stored before the count, so that no reader sees a stale word. */
+	/* The word is stored before the count, so that no reader sees an old word. */
 	store_word(slot, used, 0);
 	atomic_store_explicit(&slot->used, (uint8_t)(used + 1), memory_order_release);
 	*place = (struct place){slot, used};
 	return true;
 }
 
-/* Whether the entry is older than the ledger's time; another loop's ledger may have been ahead. */
+/* Returns whether the entry is not newer than the ledger's time; another loop's ledger may have
+ * been ahead of this one. */
 static bool is_past(struct kvw_holder h, uint32_t now)
 {
 	return now - h.tick <= KVW_HOLDER_OLDEST &&
 	       now - kvw_holder_rest_tick(h) <= KVW_HOLDER_OLDEST;
 }
 
-/* The tick of the chunks beyond `upto`, which lies in the run's beginning: the tick of their larger
- * part; the other part's tokens move to it. */
+/* Returns the tick for the chunks beyond `upto`, which lies in the run's beginning: the tick of
+ * their larger part; the tokens of the other part are moved to it. */
 static uint32_t merge_rest(struct kvw_slot *node, struct kvw_holder h, uint32_t extent,
 	uint32_t upto, struct kvw_ledger *ledger)
 {
@@ -129,8 +130,8 @@ static uint32_t merge_rest(struct kvw_slot *node, struct kvw_holder h, uint32_t 
 	return h.tick;
 }
 
-/* The worker's entry, with `extent` chunks held, after a new use of the first `upto`; also updates
- * the ledger. Node locked. */
+/* Returns the worker's entry, with `extent` chunks held, after a new use of the first `upto`; also
+ * updates the ledger. The node is locked. */
 static struct kvw_holder use_again(struct kvw_slot *node, struct kvw_holder h, uint32_t extent,
 	uint32_t upto, struct kvw_ledger *ledger)
 {
@@ -154,7 +155,7 @@ static struct kvw_holder use_again(struct kvw_slot *node, struct kvw_holder h, u
 	};
 }
 
-/* Finds an empty word or a dead entry. Node locked. */
+/* Finds an empty word or a dead entry. The node is locked. */
 static bool find_place(struct kvw_radix *tree, struct kvw_slot *node, struct place *place)
 {
 	for (struct kvw_slot *s = node; s != NULL; s = next_slot(tree, s)) {
@@ -168,7 +169,7 @@ static bool find_place(struct kvw_radix *tree, struct kvw_slot *node, struct pla
 	return false;
 }
 
-/* Enters the worker as a holder of the first `upto` chunks, used now. Node locked. */
+/* Enters the worker as a holder of the first `upto` chunks, used now. The node is locked. */
 static void hold_locked(struct kvw_radix *tree, struct kvw_pool *pool, struct kvw_slot *node,
 	uint32_t upto, struct kvw_ledger *ledger)
 {
@@ -248,7 +249,8 @@ void kvw_node_cut(struct kvw_radix *tree, uint32_t index, uint32_t upto, uint64_
 
 bool kvw_node_held(struct kvw_radix *tree, struct kvw_slot *slot)
 {
-	/* Mostly the first holder is alive, and it is in the slot's first line. */
+	/* Mostly the first holder is alive, and is in the slot's first line, so that it is looked
+	 * at first. */
 	if (kvw_slot_used(slot) > 0 &&
 		kvw_holder_alive(tree, kvw_holder_unpack(load_word(slot, 0))))
 		return true;
@@ -301,7 +303,7 @@ void kvw_node_clear(struct kvw_radix *tree, struct kvw_pool *pool, struct kvw_sl
 
 void kvw_node_tidy(struct kvw_radix *tree, struct kvw_pool *pool, struct kvw_slot *slot)
 {
-	struct kvw_slot *last = slot; /* last slot with a living entry */
+	struct kvw_slot *last = slot; /* the last slot that has a living entry */
 	uint32_t rest = 0;
 
 	for (struct kvw_slot *s = slot; s != NULL; s = next_slot(tree, s)) {

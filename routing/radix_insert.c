@@ -5,8 +5,8 @@
  * The path from find may be out of date: another loop inserted the same prompt, or part of it was
  * evicted. So each node is checked before it is changed, under its lock or with a reference on it,
  * by the last hash that the path needs from it; if the slot has another node, the path is found
- * again. A few such rounds suffice; a prompt that is still not entered whole only costs its next
- * reader a hit.
+ * again. A few such rounds suffice; if a prompt is still not entered as a whole, the only effect is
+ * that a later request with the same prefix misses a hit.
  *
  * New nodes are appended to the end of the path. The inserter holds a reference on the last node,
  * so that an eviction, perhaps caused by its own need for memory, cannot remove the path meanwhile.
@@ -18,13 +18,15 @@
 #include "routing/radix_node.h"
 #include "routing/spin.h"
 
-#define SWEEP_SLOTS     2  /* slots swept per insert, and two more per new node */
-#define INSERT_TRIES    3  /* walks of one insert that races with evictions or other inserts */
+#define SWEEP_SLOTS     2  /* slots that are swept per insert, and two more per new node */
+/* attempts of one insert, which may race with evictions or other inserts */
+#define INSERT_TRIES    3
 #define MAX_NODE_TOKENS ((uint32_t)1 << 24)
 
 _Static_assert(KVW_NODE_PARTS == 3, "as fill_parts packs them");
 
-/* A reference keeps a node, and with it its ancestors, from being evicted. */
+/* Takes a reference on a node, which keeps it, and with it its ancestors, from being evicted.
+ * False: the slot has another node now. */
 static bool ref_node(struct kvw_slot *slot, uint32_t chunks, uint64_t last)
 {
 	uint32_t refs = atomic_load_explicit(&slot->refs, memory_order_acquire);
@@ -55,7 +57,7 @@ static uint32_t run_tokens(
 	return tokens > (float)MAX_NODE_TOKENS ? MAX_NODE_TOKENS : (uint32_t)tokens;
 }
 
-/* Parts of the hashes of a run's chunks but the first, three a word. */
+/* Stores parts of the hashes of all chunks of a run except the first, three parts in a word. */
 static void fill_parts(struct kvw_slot *slot, const struct kvw_chunk *run, uint32_t length)
 {
 	_Atomic uint64_t *word = &slot->word[kvw_slot_part_word(1)];
@@ -71,8 +73,8 @@ static void fill_parts(struct kvw_slot *slot, const struct kvw_chunk *run, uint3
 	}
 }
 
-/* Fills a taken slot with a run of the prompt, which the ledger's worker (NULL: none) holds. Not
- * published yet. Returns its tokens. */
+/* Fills a taken slot with a run of the prompt, which the ledger's worker holds (ledger NULL: no
+ * worker does). The slot is not published yet. Returns the run's tokens. */
 static uint32_t fill_node(struct kvw_slot *slot, const struct kvw_chunk *chunks, uint32_t start,
 	uint32_t length, uint32_t parent, float tokens_per_unit, uint32_t stamp,
 	const struct kvw_ledger *ledger)
@@ -99,7 +101,7 @@ static uint32_t fill_node(struct kvw_slot *slot, const struct kvw_chunk *chunks,
 	return tokens;
 }
 
-/* The group's hash bits stored in a node that begins at chunk `start`. */
+/* Returns the bits of its group's hash that a node stores which begins at chunk `start`. */
 static uint32_t group_of(struct kvw_radix *tree, const struct kvw_chunk *chunks, uint32_t start)
 {
 	uint64_t first = chunks[start & ~(uint32_t)(KVW_TABLE_GROUP - 1)].hash;
@@ -144,9 +146,9 @@ static bool grow(struct kvw_radix *tree, struct kvw_pool *pool, const struct kvw
 
 		kvw_slot_set_child(above, kvw_slot_group(above), index);
 	}
-	/* The node was dead until here, so that no thread had a reference that a failure would
-	 * lose. From here on an eviction may drop a last node at any time, and its parent with
-	 * it. */
+	/* Until here the node was dead, so that no thread could take a reference that a failure
+	 * would lose. From here on an eviction may drop the node at any time if it is the last one,
+	 * and its parent with it. */
 	atomic_store_explicit(
 		&slot->refs, last ? KVW_NODE_LIVE : KVW_NODE_LIVE + 1, memory_order_release);
 	path->steps[path->count++] = (struct kvw_radix_step){index, start};
@@ -178,14 +180,17 @@ static bool hold_path(struct kvw_radix *tree, struct kvw_pool *pool, const struc
 	return whole;
 }
 
-/* One try with a new path. False: the path has changed and must be found again. */
+/* Makes one attempt with a path that was just found. False: the path has changed and must be found
+ * again. */
 static bool insert_once(struct kvw_radix *tree, struct kvw_pool *pool,
 	const struct kvw_chunk *chunks, uint32_t count, const struct kvw_radix_use *use,
 	struct kvw_radix_path *path)
 {
 	struct kvw_radix_step last = {0, 0};
 	struct kvw_ledger ledger;
-	uint32_t unheld = 0; /* steps of the path without the holder; the last one is referenced */
+	/* number of steps of the path that the worker does not hold yet; the last one is
+	 * referenced */
+	uint32_t unheld = 0;
 	bool done = true;
 
 	kvw_path_settle(tree, chunks, count, path);

@@ -1,5 +1,5 @@
 /*
- * radix_keep.c - see radix_keep.h.
+ * radix_keep.c - saves the tree as records, and makes a tree from them.
  *
  * The writer goes through the slots in their order. A node's record has its own index and its
  * parent's, so that the reader can link it again; the data for the hash table (the upper half of
@@ -20,21 +20,22 @@
 #include "routing/radix_node.h"
 
 #define KEEP_LAYOUT     1  /* version of the records below */
-#define MOST_OVERFLOWS  64 /* slots of a node's chain of holders */
+#define MOST_OVERFLOWS  64 /* limit of slots in a node's chain of holders */
 #define MOST_HOLDERS    (KVW_NODE_HOLDERS + MOST_OVERFLOWS * KVW_NODE_WORDS)
 #define MOST_TOKENS     (UINT32_C(1) << 24)
-#define MOST_SHRINK     16 /* the new tree may be at most this many times smaller */
+#define MOST_SHRINK     16 /* the new tree may have at most this many times fewer slots */
 
-/* Common to all nodes. */
+/* The record with what concerns all nodes. */
 struct tree_record {
 	uint32_t layout;
 	uint32_t run;   /* KVW_RADIX_RUN */
-	uint32_t end;   /* indices of slots are below it */
+	uint32_t end;   /* all indices of slots are below this one */
 	uint32_t clock; /* newest stamp */
 	uint64_t seed;
 };
 
-/* A node; its parts of hashes follow, then its holders, words of eight bytes. */
+/* The record of a node; after it follow its parts of hashes, then its holders in words of eight
+ * bytes. */
 struct node_record {
 	uint64_t key;
 	uint32_t index, parent;
@@ -69,7 +70,8 @@ struct node_copy {
 	uint64_t words[KVW_NODE_WORDS + MOST_HOLDERS]; /* parts, then holders */
 };
 
-/* Adds the living holders of a slot to a copy that has `count` words. Returns the new count. */
+/* Adds the living holders of a slot to a copy that has `count` words already. Returns the new
+ * count. */
 static uint32_t copy_holders(
 	struct kvw_radix *tree, struct kvw_slot *slot, struct node_copy *copy, uint32_t count)
 {
@@ -88,7 +90,7 @@ static uint32_t copy_holders(
 	return count;
 }
 
-/* Adds the holders of a node and of its chain to `count` words. Returns the new count. */
+/* Adds the holders of a node and of its chain after `count` words. Returns the new count. */
 static uint32_t copy_chain(
 	struct kvw_radix *tree, struct kvw_slot *slot, struct node_copy *copy, uint32_t count)
 {
@@ -107,8 +109,8 @@ static uint32_t copy_chain(
 	return count;
 }
 
-/* Returns the bytes of the record; 0: no node with a holder. Holders are read before the key is
- * read again: a slot that was reused has another key by then. */
+/* Copies a node and returns the length of its record; 0: it is not a node with a holder. The key is
+ * read again after the holders: a slot that was reused has another key by then. */
 static size_t copy_node(struct kvw_radix *tree, uint32_t index, struct node_copy *copy)
 {
 	struct kvw_slot *slot = kvw_slot_at(tree, index);
@@ -181,10 +183,11 @@ struct kvw_radix_recall {
 	struct kvw_radix *tree;
 	struct kvw_pool *pool;
 	const struct kvw_keep_in *in;
-	uint32_t *slots; /* [end] old index -> new index; 0: not recalled */
-	uint8_t *fine;   /* [slot_count / 8 + 1] bits: the node's ancestors form no cycle */
+	uint32_t *slots; /* [end] new index by old index; 0: not recalled */
+	/* [slot_count / 8 + 1] bits of nodes whose ancestors are known to form no cycle */
+	uint8_t *fine;
 	uint32_t end;
-	uint32_t younger; /* added to all stamps */
+	uint32_t younger; /* added to all stamps, since time has passed */
 };
 
 enum kvw_err kvw_radix_recall_begin(struct kvw_radix *tree, const struct kvw_keep_in *in,
@@ -223,7 +226,7 @@ enum kvw_err kvw_radix_recall_begin(struct kvw_radix *tree, const struct kvw_kee
 	return KVW_OK;
 }
 
-/* Takes a slot that was never used. 0: none is left; recalled nodes are not evicted for others. */
+/* Takes a slot that was never used. 0: none is left; no recalled node is evicted for another. */
 static uint32_t take_fresh(struct kvw_radix_recall *recall)
 {
 	struct kvw_radix *tree = recall->tree;
@@ -232,7 +235,7 @@ static uint32_t take_fresh(struct kvw_radix_recall *recall)
 	return fresh < tree->slot_count ? kvw_slot_take(tree, recall->pool) : 0;
 }
 
-/* Adds a holder to a node; *last: the slot with its newest holder. False: no memory. */
+/* Adds a holder to a node; *last: the slot with its newest holder. False: out of memory. */
 static bool add_holder(struct kvw_radix_recall *recall, struct kvw_slot *node,
 	struct kvw_slot **last, uint64_t word)
 {
@@ -253,7 +256,7 @@ static bool add_holder(struct kvw_radix_recall *recall, struct kvw_slot *node,
 	return true;
 }
 
-/* Adds the holders that are still workers, each once. */
+/* Adds those holders that are still workers, each once. */
 static void add_holders(struct kvw_radix_recall *recall, struct kvw_slot *node,
 	const struct node_record *head, const uint8_t *words)
 {

@@ -1,13 +1,13 @@
 /*
- * radix_keep.h - the prefix tree as records that outlive the process (include/kvway/keep.h).
+ * radix_keep.h - saves the prefix tree as records that outlive the process (include/kvway/keep.h).
  *
  * The records have hashes of chunks, holders and times of use: no prompt can be read from them.
  * They also have the seed of the table, which clients must not know; so only its owner may read the
  * file.
  *
- * Keeping takes no lock and stops no thread: it reads each node as a look-up does. A node that
- * changes meanwhile may be kept in its state before or after; the windows of the views are read
- * last, so that entries purged meanwhile are not kept.
+ * Saving takes no lock and stops no thread: it reads each node as a look-up does. A node that
+ * changes meanwhile may be saved in its state before or after; the windows of the views are read
+ * last, so that entries purged meanwhile are not saved.
  */
 #ifndef KVW_RADIX_KEEP_H
 #define KVW_RADIX_KEEP_H

@@ -1,5 +1,5 @@
 /*
- * radix_pool.c - free slots of the prefix tree.
+ * radix_pool.c - hands out and takes back slots of the prefix tree.
  *
  * An empty pool takes fresh slots while there are any, then a neighbour's spare slots, then evicts
  * a branch into itself. No memory is allocated: the number of slots is the limit in bytes.
@@ -9,23 +9,25 @@
 #include "routing/spin.h"
 
 #define FRESH_BATCH  8 /* slots that a pool takes at once while there are unused ones */
-#define REFILL_TRIES 8 /* batches that other threads may steal before this one gives up */
+/* how often other threads may steal the fresh slots before this one gives up */
+#define REFILL_TRIES 8
 
-/* Slots that an empty pool gets elsewhere before it tries a neighbour, whose cache line the
- * neighbour writes. */
+/* An empty pool gets this many slots elsewhere before it tries a neighbour, since the neighbour
+ * writes to its own cache line. */
 #define BORROW_TURNS 16
 
 struct kvw_pool *kvw_pool_mine(struct kvw_radix *tree)
 {
 	static _Atomic uint32_t threads;
-	static _Thread_local uint32_t mine; /* counted from 1; 0: none yet */
+	/* number of this thread's pool, counted from 1; 0: none yet */
+	static _Thread_local uint32_t mine;
 
 	if (mine == 0)
 		mine = 1 + atomic_fetch_add_explicit(&threads, 1, memory_order_relaxed) % KVW_POOLS;
 	return &tree->pools[mine - 1];
 }
 
-/* Head of a pool's list, counted as taken; 0: empty. */
+/* Takes the first slot of a pool's list and counts it as taken; 0: the list is empty. */
 static uint32_t pop(struct kvw_radix *tree, struct kvw_pool *pool)
 {
 	uint32_t index = 0;

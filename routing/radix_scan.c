@@ -1,6 +1,6 @@
 /*
- * radix_scan.c - scans holders without branches: a word's worker and state are hard to predict and
- * cheap to compute.
+ * radix_scan.c - scans holders without branches, since a word's worker and state are hard to
+ * predict and cheap to compute.
  */
 #include "routing/radix_scan.h"
 

@@ -15,22 +15,22 @@
 
 #include "routing/radix.h"
 
-/* The words of this worker, bit i for word i. */
+/* Returns the words of this worker, bit i for word i. */
 uint32_t kvw_scan_of_worker(const _Atomic uint64_t *words, unsigned used, uint32_t worker);
 
-/* The words that are empty or dead, bit i for word i. */
+/* Returns the words that are empty or dead, bit i for word i. */
 uint32_t kvw_scan_dead(
 	const _Atomic uint64_t *words, unsigned used, const _Atomic uint64_t *windows);
 
 /* Empties a reach whose limit is set. */
 void kvw_scan_reach_none(struct kvw_radix_reach *reach);
 
-/* Extends the reach of holders that comes up to a step at chunk `start`, by at most `length`
- * chunks. A worker that holds no chunk of the step at 0 is not reached. */
+/* Extends the reach of those holders whose reach ends at this step's first chunk, `start`, by at
+ * most `length` chunks. A worker that holds no chunk of the step at 0 is not reached. */
 void kvw_scan_reach(const _Atomic uint64_t *words, unsigned used, const _Atomic uint64_t *windows,
 	uint32_t start, uint32_t length, struct kvw_radix_reach *reach);
 
-/* After the last slot: sets reach->chunks. */
+/* Called after the last slot: sets reach->chunks. */
 void kvw_scan_reach_done(struct kvw_radix_reach *reach);
 
 #endif

@@ -1,15 +1,16 @@
 /*
- * radix_table.c - groups, buckets and spilled entries; radix_table.h describes the layout.
+ * radix_table.c - looks up and changes groups, buckets and spilled entries; radix_table.h describes
+ * the layout.
  */
 #include "routing/radix_table.h"
 
 #include "routing/spin.h"
 
-#define TAG_MASK   UINT64_C(0xFFFFFE00) /* bits of an entry that are bits of its own hash */
-#define SPILLED    UINT64_C(0x100)      /* placed by its own hash */
+#define TAG_MASK   UINT64_C(0xFFFFFE00) /* those bits of an entry that are bits of its own hash */
+#define SPILLED    UINT64_C(0x100)      /* the entry was placed by its own hash */
 #define PLACE_BIT  5
 #define GROUP_MASK ((uint32_t)KVW_TABLE_GROUP - 1)
-#define MOST       255 /* of a count */
+#define MOST       255 /* largest count */
 #define ENTRY_MASK (TAG_MASK | (uint64_t)GROUP_MASK << PLACE_BIT)
 #define EACH(byte) ((byte) * UINT64_C(0x0101010101010101))
 
@@ -23,10 +24,10 @@ static inline uint64_t load_counts(const struct kvw_bucket *bucket)
 	return atomic_load_explicit(&bucket->counts, memory_order_acquire);
 }
 
-/* Bit in match_group's result: the bucket's counts are not all 0. */
+/* Bit in match_group's result: some counts of the bucket are not 0. */
 #define CROWDED (1u << KVW_BUCKET_ENTRIES)
 
-/* Entries that passed a full bucket. */
+/* Returns how many entries passed a full bucket. */
 static inline uint32_t passed(const struct kvw_bucket *bucket)
 {
 	return (uint32_t)load_counts(bucket) & MOST;
@@ -40,7 +41,7 @@ static inline void note_entry(struct kvw_table_found *found, uint32_t at, uint64
 	while (place > 0 && found->at[place - 1] > at)
 		place--;
 	if (place > 0 && found->at[place - 1] == at)
-		return; /* entered twice: either is right */
+		return; /* entered twice: either entry is right */
 	for (uint32_t i = found->count++; i > place; i--) {
 		found->at[i] = found->at[i - 1];
 		found->entries[i] = found->entries[i - 1];
@@ -76,7 +77,8 @@ static void store_entry(struct kvw_bucket *bucket, unsigned i, uint64_t entry)
 	atomic_store_explicit(&bucket->entries[i], entry, memory_order_release);
 }
 
-/* Adds `by` to byte `which` of a bucket's counts. Lock held, so no other thread writes. */
+/* Adds `by` to byte `which` of a bucket's counts. The lock is held, so that no other thread
+ * writes. */
 static void change(struct kvw_bucket *bucket, unsigned which, int by)
 {
 	uint64_t counts = load_counts(bucket) + ((uint64_t)(int64_t)by << 8 * which);
@@ -99,7 +101,7 @@ void kvw_table_ask(const struct kvw_table *table, const struct kvw_chunk *chunks
 		asked->homes[i] = kvw_table_group_home(table, chunks, first + i * KVW_TABLE_GROUP);
 		kvw_table_prefetch(table, asked->homes[i]);
 	}
-	/* Short prompts with a common beginning crowd one group: so their spill buckets are
+	/* Short prompts with a common beginning crowd one group, so that their spill buckets are
 	 * prefetched at once. */
 	for (uint32_t i = 1; i < asked->count && asked->count <= KVW_TABLE_GROUP; i++) {
 		uint64_t spread = kvw_table_spread(table, chunks[first + i].hash);
@@ -113,7 +115,7 @@ static inline unsigned match_group(const struct kvw_table *table, const struct k
 {
 	unsigned match = 0;
 
-	/* Without branches: the matching entry is unpredictable. */
+	/* Without branches, since which entry matches is unpredictable. */
 	for (unsigned i = 0; i < KVW_BUCKET_ENTRIES; i++) {
 		uint64_t entry = load_entry(bucket, i);
 		uint32_t place = kvw_entry_place(entry);
@@ -140,7 +142,7 @@ static inline unsigned match_own(const struct kvw_bucket *bucket, uint64_t wante
 	return match;
 }
 
-/* The entry of a chunk that was placed by its own hash; 0: none. */
+/* Returns the entry of a chunk that was placed by its own hash; 0: there is none. */
 static uint64_t find_spilled(const struct kvw_table *table, uint64_t spread, uint32_t place)
 {
 	uint64_t wanted = (spread & TAG_MASK) | place << PLACE_BIT;
@@ -157,17 +159,17 @@ static uint64_t find_spilled(const struct kvw_table *table, uint64_t spread, uin
 	return 0;
 }
 
-/* The places of a group, as bits, at which spilled nodes may begin. */
+/* Returns the places of a group, as bits, at which spilled nodes may begin. */
 static inline uint64_t spilled_places(const struct kvw_bucket *bucket, uint32_t count)
 {
 	uint64_t counts = load_counts(bucket);
 
-	/* The top bit of every byte that is not 0, and these eight bits together. */
+	/* Collects the top bit of each byte that is not 0, and joins these eight bits. */
 	counts = (((counts & EACH(0x7F)) + EACH(0x7F)) | counts) & EACH(0x80);
 	return (counts >> 7) * UINT64_C(0x0102040810204080) >> 56 & ((1u << count) - 1);
 }
 
-/* Looks up chunks of the window that may begin a node placed by its own hash. */
+/* Looks up those chunks of the window that may begin a node that was placed by its own hash. */
 static void look_for_spilled(const struct kvw_table *table, const struct kvw_chunk *chunks,
 	uint64_t places, struct kvw_table_found *found, uint32_t first)
 {
@@ -188,13 +190,13 @@ static void look_for_spilled(const struct kvw_table *table, const struct kvw_chu
 	}
 }
 
-/* Chunks of the group that begins at chunk i of a window. */
+/* Returns how many chunks of the window the group has that begins at chunk i. */
 static inline uint32_t group_count(const struct kvw_table_asked *asked, uint32_t i)
 {
 	return asked->count - i < KVW_TABLE_GROUP ? asked->count - i : KVW_TABLE_GROUP;
 }
 
-/* Chunks of a window before `end`, as bits. */
+/* Returns the chunks of a window before `end`, as bits. */
 static inline uint64_t before(uint32_t end, const struct kvw_table_asked *asked)
 {
 	uint32_t count = end > asked->first ? end - asked->first : 0;
@@ -202,8 +204,8 @@ static inline uint64_t before(uint32_t end, const struct kvw_table_asked *asked)
 	return count < KVW_TABLE_WINDOW ? (UINT64_C(1) << count) - 1 : UINT64_MAX;
 }
 
-/* All groups are compared before any result is used: matches are unpredictable, and all lines have
- * been prefetched. */
+/* All groups are compared before any result is used, since matches are unpredictable, and all lines
+ * have been prefetched. */
 void kvw_table_look(const struct kvw_table *table, const struct kvw_chunk *chunks,
 	const struct kvw_table_asked *asked, struct kvw_table_found *found)
 {
@@ -233,7 +235,7 @@ void kvw_table_look(const struct kvw_table *table, const struct kvw_chunk *chunk
 		uint32_t at = first + kvw_entry_place(entry);
 
 		if (first >= end && (spilled & before(first, asked)) == 0)
-			break; /* no run arrives here */
+			break; /* no run reaches this group */
 		if (at >= asked->first + asked->count || entry == 0)
 			continue; /* changed meanwhile */
 		note_entry(found, at, entry);
@@ -293,8 +295,8 @@ void kvw_table_count(const struct kvw_table *table, struct kvw_table_use *out)
 	}
 }
 
-/* Index of an empty entry, or -1. Sets *twin if an entry with the same tag and place exists. Lock
- * held. */
+/* Returns the index of an empty entry, or -1. Sets *twin if there is an entry with the same tag and
+ * place. The lock is held. */
 static int free_entry(const struct kvw_bucket *bucket, uint64_t wanted, bool *twin)
 {
 	int room = -1;
@@ -310,8 +312,8 @@ static int free_entry(const struct kvw_bucket *bucket, uint64_t wanted, bool *tw
 	return room;
 }
 
-/* Adds `by` to the passed counts of all buckets from `home` up to `end`, if all have room. Lock
- * held. */
+/* Adds `by` to the passed counts of all buckets from `home` up to `end`, if all have room. The lock
+ * is held. */
 static bool count_passed(struct kvw_table *table, uint32_t home, uint32_t end, int by)
 {
 	for (uint32_t at = home; at != end && by > 0; at++)
@@ -349,7 +351,8 @@ static enum kvw_err spill(struct kvw_table *table, uint64_t spread, uint64_t ent
 	return err;
 }
 
-/* Adds `by` to the spilled entries of a place of a group. Place 0 is counted as passed. */
+/* Adds `by` to the number of spilled entries of a place of a group. Those of place 0 are counted as
+ * passed. */
 static void count_spilled(struct kvw_table *table, uint32_t home, uint32_t place, int by)
 {
 	struct kvw_bucket *bucket = &table->buckets[home];
@@ -408,7 +411,7 @@ enum kvw_err kvw_table_enter(struct kvw_table *table, uint64_t hash, uint32_t gr
 }
 
 /* Clears the entry of exactly this node, spilled or not as given, if this bucket has it. *entry:
- * its value. Lock held. */
+ * its value. The lock is held. */
 static bool clear_node(
 	struct kvw_bucket *bucket, uint32_t node, uint64_t spilled, uint64_t *entry)
 {

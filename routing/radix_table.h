@@ -46,15 +46,16 @@
 
 struct kvw_bucket {
 	_Alignas(64) _Atomic uint64_t entries[KVW_BUCKET_ENTRIES]; /* 0: free */
-	/* Byte 0: entries that passed this full bucket; entries of place 0 spill in this way, too.
-	 * Byte p: spilled entries of place p in the groups of this bucket; a count of 255 stays. */
+	/* Byte 0: entries that passed this bucket because it was full, and spilled entries of place
+	 * 0. Byte p: spilled entries of place p in the groups of this bucket; a count of 255 is
+	 * never changed again. */
 	_Atomic uint64_t counts;
 };
 
 /* Contents of a table. */
 struct kvw_table_use {
 	uint64_t nodes;
-	uint64_t chunks;  /* of their runs */
+	uint64_t chunks;  /* chunks in their runs */
 	uint64_t removed; /* chunks of nodes that were removed, since start */
 };
 
@@ -66,9 +67,9 @@ struct kvw_table_shard {
 
 /* A window of a prompt whose lines are being prefetched. */
 struct kvw_table_asked {
-	uint32_t first; /* chunk, a multiple of KVW_TABLE_GROUP */
+	uint32_t first; /* index of its first chunk, a multiple of KVW_TABLE_GROUP */
 	uint32_t count; /* chunks */
-	/* The first chunk at which no node of the path can begin, as far as is known. */
+	/* The first chunk at which no node of the path can begin, as far as is known yet. */
 	uint32_t end;
 	uint32_t homes[KVW_TABLE_GROUPS];
 };
@@ -83,8 +84,9 @@ struct kvw_table_found {
 struct kvw_table {
 	struct kvw_bucket *buckets;
 	uint32_t shard_bits;    /* there are 2^shard_bits shards */
-	uint32_t shard_buckets; /* buckets of each, without its spare ones */
-	uint64_t shard_inverse; /* 2^64 / (buckets of each, spare ones included), rounded up */
+	uint32_t shard_buckets; /* number of buckets of each shard, without its spare ones */
+	/* 2^64 / (buckets of each shard, spare ones included), rounded up */
+	uint64_t shard_inverse;
 	uint64_t seed;
 	struct kvw_table_shard shards[1 << KVW_TABLE_SHARD_BITS];
 };
@@ -100,13 +102,13 @@ static inline uint32_t kvw_entry_length(uint64_t entry)
 	return (uint32_t)entry & 31;
 }
 
-/* Place of the node's first chunk in its group. */
+/* Returns the place of the node's first chunk in its group. */
 static inline uint32_t kvw_entry_place(uint64_t entry)
 {
 	return (uint32_t)entry >> 5 & (KVW_TABLE_GROUP - 1);
 }
 
-/* A hash spread over all bits; chunks' hashes may come from clients. */
+/* Spreads a hash over all bits, since the hashes of chunks may come from clients. */
 static inline uint64_t kvw_table_spread(const struct kvw_table *table, uint64_t hash)
 {
 	uint64_t x = (hash ^ table->seed) * UINT64_C(0x9E3779B97F4A7C15);
@@ -114,8 +116,8 @@ static inline uint64_t kvw_table_spread(const struct kvw_table *table, uint64_t 
 	return x ^ x >> 32;
 }
 
-/* The bucket to which a spread hash belongs: its upper half decides, so that a node with the upper
- * half of its group's hash can be placed in a table of any size. */
+/* Returns the bucket to which a spread hash belongs. Its upper half decides, so that a node with
+ * the upper half of its group's hash can be placed in a table of any size. */
 static inline uint32_t kvw_table_home(const struct kvw_table *table, uint64_t spread)
 {
 	uint64_t shard = spread >> 32 >> (32 - table->shard_bits);
@@ -125,7 +127,7 @@ static inline uint32_t kvw_table_home(const struct kvw_table *table, uint64_t sp
 			  (place * table->shard_buckets >> 32));
 }
 
-/* The bucket of the group of chunk `at`. */
+/* Returns the bucket of the group of chunk `at`. */
 static inline uint32_t kvw_table_group_home(
 	const struct kvw_table *table, const struct kvw_chunk *chunks, uint32_t at)
 {
@@ -139,8 +141,8 @@ static inline void kvw_table_prefetch(const struct kvw_table *table, uint32_t ho
 	__builtin_prefetch(&table->buckets[home]);
 }
 
-/* The shard of a bucket. The division by the buckets of a shard is a multiplication, exact for 32
- * bits. */
+/* Returns the shard of a bucket. The division by the number of buckets of a shard is a
+ * multiplication, exact for 32 bits. */
 static inline uint32_t kvw_table_shard(const struct kvw_table *table, uint32_t bucket)
 {
 	__extension__ typedef unsigned __int128 wide;
@@ -157,7 +159,7 @@ static inline void kvw_table_prefetch_write(const struct kvw_table *table, uint3
 	kvw_prefetch_write(&table->shards[shard]);
 }
 
-/* Bytes of a table, a multiple of 64. */
+/* Returns the size of a table in bytes, a multiple of 64. */
 uint64_t kvw_table_bytes(uint32_t shard_bits, uint32_t shard_buckets);
 
 /* Initializes the table in zeroed memory of kvw_table_bytes(...), aligned to 64. */
@@ -176,21 +178,21 @@ void kvw_table_look(const struct kvw_table *table, const struct kvw_chunk *chunk
 	const struct kvw_table_asked *asked, struct kvw_table_found *found);
 
 /* Enters a node that begins at chunk `at` of a chain, with a run of `length` < 32 chunks. Sets
- * *home, the bucket of its group. KVW_EINVAL: such a node exists. KVW_ELIMIT: no room. */
+ * *home, the bucket of its group (eight consecutive chunks, as above). KVW_EINVAL: such a node
+ * exists. KVW_ELIMIT: no room. */
 enum kvw_err kvw_table_insert(struct kvw_table *table, const struct kvw_chunk *chunks, uint32_t at,
 	uint32_t node, uint32_t length, uint32_t *home) KVW_MUST_CHECK;
 
-/* The same for a node whose group is known by the upper half of its spread hash alone. hash: of its
- * first chunk;
- * place: of that in its group. */
+/* Does the same for a node of whose group only the upper half of its spread hash is known. hash: of
+ * the node's first chunk; place: of that chunk in its group. */
 enum kvw_err kvw_table_enter(struct kvw_table *table, uint64_t hash, uint32_t group, uint32_t place,
 	uint32_t node, uint32_t length) KVW_MUST_CHECK;
 
 /* Counts the table's contents. While writers run, some of their changes may be missing. */
 void kvw_table_count(const struct kvw_table *table, struct kvw_table_use *out);
 
-/* Removes the entry of exactly this node, if it exists. `hash`: of its first chunk; `home`: from
- * insert. */
+/* Removes the entry of exactly this node, if it exists. hash: of its first chunk; home: from
+ * kvw_table_insert. */
 void kvw_table_remove(struct kvw_table *table, uint64_t hash, uint32_t home, uint32_t node);
 
 #endif

@@ -1,5 +1,5 @@
 /*
- * radix_view.c - windows and rings of the workers' views; radix_view.h describes the scheme.
+ * radix_view.c - ages the workers' views; radix_view.h describes the scheme.
  *
  * All loads and stores are relaxed: a window is one word, and no memory is reached through it.
  * Members that belong together are only read and written under the view's lock.
@@ -9,10 +9,10 @@
 #include "routing/prefetch.h"
 #include "routing/spin.h"
 
-/* A full window is at least this many capacities of use long. */
+/* A full window covers uses of at least this many times the capacity. */
 #define WINDOW_CAPACITIES 4
 
-/* Workers may report any capacity: counts must fit their words. */
+/* Limits, so that counts fit their words: workers may report any capacity. */
 #define MOST_CAPACITY    (UINT64_C(1) << 56)
 #define MOST_TICK_TOKENS (INT64_C(1) << 30)
 
@@ -57,7 +57,7 @@ static void add_total(struct kvw_view *view, int64_t tokens)
 	atomic_store_explicit(&view->total, total_of(view) + tokens, memory_order_relaxed);
 }
 
-/* Adds to a tick and to the total; nothing if the tick has left the window. Lock held. */
+/* Adds to a tick and to the total; no effect if the tick has left the window. The lock is held. */
 static void add_tokens(struct kvw_views *views, uint32_t worker, uint32_t tick, int64_t tokens)
 {
 	if (tokens == 0 || !kvw_view_alive(kvw_view_window(views, worker), tick))
@@ -66,14 +66,14 @@ static void add_tokens(struct kvw_views *views, uint32_t worker, uint32_t tick, 
 	add_total(&views->items[worker], tokens);
 }
 
-/* Empties a tick that leaves the window. Lock held. */
+/* Empties a tick that leaves the window. The lock is held. */
 static void drop_tick(struct kvw_views *views, uint32_t worker, uint32_t tick)
 {
 	add_total(&views->items[worker], -(int64_t)tick_tokens(views, worker, tick));
 	set_tick(views, worker, tick, 0);
 }
 
-/* Begins tick now + 1, dropping the oldest if the ring is full. Lock held. */
+/* Begins tick now + 1, and drops the oldest if the ring is full. The lock is held. */
 static void begin_tick(struct kvw_views *views, uint32_t worker)
 {
 	uint64_t window = kvw_view_window(views, worker);
@@ -86,7 +86,7 @@ static void begin_tick(struct kvw_views *views, uint32_t worker)
 	set_window(views, worker, floor, now);
 }
 
-/* First use of a view. Tick 0 is never used: it is the value of zeroed memory. */
+/* Begins to use a view. Tick 0 is never used, since it is the value of zeroed memory. */
 static void start_view(struct kvw_views *views, uint32_t worker)
 {
 	struct kvw_view *view = &views->items[worker];
@@ -190,7 +190,7 @@ void kvw_ledger_end_tick(struct kvw_ledger *ledger)
 	kvw_spin_unlock(&view->lock);
 }
 
-/* Drops the oldest ticks until the view fits. Lock held. */
+/* Drops the oldest ticks until the view fits. The lock is held. */
 static void trim(struct kvw_views *views, uint32_t worker, int64_t capacity)
 {
 	struct kvw_view *view = &views->items[worker];
@@ -201,7 +201,7 @@ static void trim(struct kvw_views *views, uint32_t worker, int64_t capacity)
 	while (total_of(view) > capacity && floor != now)
 		drop_tick(views, worker, floor++);
 	if (total_of(view) > capacity) {
-		/* One tick alone exceeds the capacity: a prompt too long for the worker. */
+		/* One tick alone exceeds the capacity: the prompt is too long for the worker. */
 		drop_tick(views, worker, now);
 		floor = ++now;
 		set_tick(views, worker, now, 0);
@@ -242,8 +242,8 @@ void kvw_view_purge(struct kvw_views *views, uint32_t worker)
 	uint32_t now = 0;
 
 	kvw_spin_lock(&view->lock);
-	/* Beyond every tick that an entry can have. The ring's old words are zeroed tick by tick as
-	 * the window moves on. */
+	/* The view continues at a tick that is later than that of any entry, so that all entries
+	 * count as old. The words of the ring are zeroed later, when the window reaches them. */
 	now = (uint32_t)kvw_view_window(views, worker) + 2;
 	atomic_store_explicit(&view->total, 0, memory_order_relaxed);
 	set_tick(views, worker, now, 0);
@@ -265,7 +265,7 @@ bool kvw_view_recount(struct kvw_views *views, uint32_t worker, const struct kvw
 
 	if (!kvw_view_alive(kvw_view_window(views, worker), parts[0].tick))
 		return false;
-	/* A tick of the ring must not overflow, whatever is counted. */
+	/* Keeps each tick of the ring from overflowing, whatever is counted. */
 	for (unsigned i = 0; i < 2; i++)
 		if (tick_tokens(views, worker, parts[i].tick) > INT32_MAX - both)
 			return false;

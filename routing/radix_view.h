@@ -31,16 +31,17 @@
 
 /* One worker's view, without its window and ring. */
 struct kvw_view {
-	_Alignas(64) atomic_bool lock; /* guards total, the ring, and writes of the window */
+	_Alignas(64) atomic_bool lock; /* guards total, ring, and writes to the window */
 	_Atomic int64_t total;         /* tokens in the window; read without the lock */
-	_Atomic uint64_t purges;       /* since start */
+	_Atomic uint64_t purges;       /* counted since the start */
 };
 
 /* All workers' views. The arrays lie in the tree's mapping and start zeroed. */
 struct kvw_views {
 	struct kvw_view *items;    /* [KVW_MAX_WORKERS] */
 	_Atomic uint64_t *windows; /* [KVW_MAX_WORKERS] floor << 32 | now; 0: unused */
-	_Atomic int32_t *rings;    /* [KVW_MAX_WORKERS][ticks] tokens last used at a tick */
+	/* [KVW_MAX_WORKERS][ticks] tokens that were last used at each tick */
+	_Atomic int32_t *rings;
 	uint32_t ticks;            /* length of a ring, a power of two */
 	unsigned slack_shift;
 };
@@ -53,20 +54,20 @@ struct kvw_move {
 	int64_t tokens;
 };
 
-/* One insert's changes to one view, gathered to touch shared words seldom. */
+/* The changes of one insert to one view, gathered so that shared words are seldom touched. */
 struct kvw_ledger {
 	struct kvw_views *views;
 	uint32_t worker;
 	uint64_t capacity;   /* tokens */
-	int64_t tick_tokens; /* tokens at which a tick ends */
-	uint32_t now;        /* tick that is being written */
-	uint32_t slack;      /* entries at most this many ticks old count as new */
-	int64_t added;       /* to `now`, not yet in the ring */
+	int64_t tick_tokens; /* number of tokens after which a tick ends */
+	uint32_t now;        /* the present tick, to which uses are written */
+	uint32_t slack;      /* entries of at most this age in ticks count as new */
+	int64_t added;       /* tokens used at `now` that the ring does not have yet */
 	unsigned move_count;
-	struct kvw_move moves[KVW_LEDGER_MOVES]; /* not yet subtracted from the ring */
+	struct kvw_move moves[KVW_LEDGER_MOVES]; /* tokens that the ring still has to lose */
 };
 
-/* Bytes of the arrays for rings of `ticks`. */
+/* Returns the size of the arrays in bytes, for rings of `ticks`. */
 uint64_t kvw_views_bytes(uint32_t ticks);
 
 /* Lays the views into zeroed memory of kvw_views_bytes(ticks), aligned to 64. */
@@ -77,14 +78,14 @@ static inline uint64_t kvw_view_window(struct kvw_views *views, uint32_t worker)
 	return atomic_load_explicit(&views->windows[worker], memory_order_relaxed);
 }
 
-/* A tick's word of the ring. */
+/* Returns the word of the ring for a tick. */
 static inline _Atomic int32_t *kvw_view_tick(
 	struct kvw_views *views, uint32_t worker, uint32_t tick)
 {
 	return &views->rings[(uint64_t)worker * views->ticks + (tick & (views->ticks - 1))];
 }
 
-/* Whether an entry of this tick is alive. Ticks wrap around; a window is short. */
+/* Returns whether an entry of this tick is alive. Ticks wrap around; a window is short. */
 static inline bool kvw_view_alive(uint64_t window, uint32_t tick)
 {
 	uint32_t floor = (uint32_t)(window >> 32);
@@ -113,7 +114,7 @@ static inline void kvw_ledger_add(struct kvw_ledger *ledger, int64_t tokens)
 /* Writes the gathered changes and begins the next tick, unless another thread has. */
 void kvw_ledger_end_tick(struct kvw_ledger *ledger);
 
-/* Between two nodes: ends the tick if it is full. */
+/* Called between two nodes: ends the tick if it is full. */
 static inline void kvw_ledger_turn(struct kvw_ledger *ledger)
 {
 	int32_t gathered = atomic_load_explicit(
@@ -126,20 +127,20 @@ static inline void kvw_ledger_turn(struct kvw_ledger *ledger)
 /* Writes the remaining changes and ages the view down to its capacity. */
 void kvw_ledger_close(struct kvw_ledger *ledger);
 
-/* Subtracts an entry that is dropped from the tree, and may be alive, with its tokens of two
+/* Subtracts an entry that is dropped from the tree; it may be alive. parts: its tokens of two
  * ticks. */
 void kvw_view_forget(struct kvw_views *views, uint32_t worker, const struct kvw_move parts[2]);
 
 void kvw_view_purge(struct kvw_views *views, uint32_t worker);
 
-/* Sets the window of a view kept by another process; the ring stays empty. A window longer than the
- * ring loses its beginning. The view must be unused. */
+/* Sets the window of a view that another process has saved; the ring stays empty. A window longer
+ * than the ring loses its beginning. The view must be unused. */
 void kvw_view_recall(struct kvw_views *views, uint32_t worker, uint32_t floor, uint32_t now);
 
-/* Counts an entry of such a view. False: it is dead. No other thread may use the views. */
+/* Counts an entry in such a view. False: the entry is dead. No other thread may use the views. */
 bool kvw_view_recount(struct kvw_views *views, uint32_t worker, const struct kvw_move parts[2]);
 
-/* Purges of all views since start. */
+/* Returns the number of purges of all views since the start. */
 uint64_t kvw_views_purges(struct kvw_views *views);
 
 uint64_t kvw_view_tokens(struct kvw_views *views, uint32_t worker);

@@ -1,5 +1,5 @@
 /*
- * rates.c - see rates.h.
+ * rates.c - learns each worker's prefill rate.
  *
  * A worker's samples are a ring; its rate is recomputed at the 8th sample, at each 4th from then
  * on, and once the ring is full at each 32nd (64 divisions and a selection). The shortest request
@@ -17,18 +17,19 @@
 
 #include "routing/spin.h"
 
-#define EPOCH       256   /* requests per epoch of the shortest request */
+#define EPOCH       256   /* requests in one epoch, after which the shortest request is forgotten */
 #define STEP        4     /* samples between two computations */
-#define FULL_STEP   32    /* the same once the ring is full */
-#define BUSY_STEP   16    /* the same for requests that met others */
-#define BUSY_MEMORY 64    /* requests over which they are averaged */
-#define LEAST_WORK  256.0 /* tokens; a shorter request measures overhead, not the rate */
-#define SLOPE       4.0   /* a slope is taken between amounts of work that differ by this factor */
-#define NOISE       0.125 /* relative distance to the median that counts as equal */
+#define FULL_STEP   32    /* samples between two computations once the ring is full */
+#define BUSY_STEP   16    /* the same for samples of requests that were prefilled among others */
+#define BUSY_MEMORY 64    /* number of such requests over which the rate is averaged */
+#define LEAST_WORK  256.0 /* tokens; a shorter request measures fixed costs, not the rate */
+/* slopes are computed between requests whose work differs by at least this factor */
+#define SLOPE       4.0
+#define NOISE       0.125 /* a rate this close to the median, relatively, counts as equal to it */
 #define MOVED       0.01
 #define ALIGNMENT   64 /* bytes: a cache line */
 
-#define MOST_FASTER 16.0 /* most times faster than the prior */
+#define MOST_FASTER 16.0 /* limit of how many times faster than the prior a rate may be */
 #define MOST_SLOWER 64.0
 
 /* One time to first token. */
@@ -38,27 +39,28 @@ struct point {
 
 /* Samples of one worker. A new sample writes the first cache line and one of the ring. */
 struct window {
-	_Alignas(ALIGNMENT) atomic_bool lock; /* guards all that follows */
-	struct point shortest[2];             /* of this epoch and the one before; ns 0: none */
-	uint32_t count, next;                 /* of ring */
-	uint32_t fresh;                       /* samples since the rate was computed */
-	struct point busy;                    /* decaying sums over requests that met others */
+	_Alignas(ALIGNMENT) atomic_bool lock; /* guards all members that follow */
+	/* shortest request of this epoch and of the one before; ns 0: none */
+	struct point shortest[2];
+	uint32_t count, next;                 /* samples in the ring; next place */
+	uint32_t fresh;                       /* samples since the rate was last computed */
+	struct point busy;                    /* fading sums over requests that met others */
 	uint32_t busy_count;                  /* their number */
-	uint32_t epoch;                       /* requests in this epoch */
+	uint32_t epoch;                       /* number of requests in this epoch */
 	struct point ring[KVW_RATES_WINDOW];
 };
 
 struct kvw_rates_book {
 	_Atomic double prior_x;
-	_Atomic double pair_ns; /* a: attention per pair, of a typical worker */
+	_Atomic double pair_ns; /* a: time of attention per pair of tokens, of a typical worker */
 
 	/* Taken seldom, and after a window's lock. Guards the members below except the windows, and
-	 * writes of the atomics here and in kvw_rates. */
+	 * writes to the atomics here and in kvw_rates. */
 	atomic_bool lock;
-	_Atomic double median;       /* median of the learned x; the prior if there are none */
+	_Atomic double median;       /* median of the learned x; the prior if none was learned */
 	_Atomic size_t learned;      /* workers with a learned x */
-	float x[KVW_MAX_WORKERS];    /* learned ns per token; 0: not yet */
-	float room[KVW_MAX_WORKERS]; /* for median_of */
+	float x[KVW_MAX_WORKERS];    /* learned ns per token; 0: not learned yet */
+	float room[KVW_MAX_WORKERS]; /* used by median_of */
 	struct window windows[KVW_MAX_WORKERS];
 };
 
@@ -66,7 +68,8 @@ enum kvw_err kvw_rates_init(struct kvw_rates *rates, const struct kvw_prefill_mo
 {
 	struct kvw_rates_book *book = NULL;
 
-	/* No single function returns zeroed, aligned and untouched memory. */
+	/* Allocated with room to align: no single function returns zeroed, aligned and untouched
+	 * memory. */
 	rates->memory = calloc(1, sizeof(*book) + ALIGNMENT);
 	if (rates->memory == NULL)
 		return KVW_ENOMEM;
@@ -83,8 +86,8 @@ void kvw_rates_finish(struct kvw_rates *rates)
 	rates->book = NULL;
 }
 
-/* The value that would be at place k (< count) if x were sorted; reorders x. Hoare's selection:
- * continues only on the side of k. */
+/* Returns the value that would be at place k (< count) if x were sorted; reorders x. Hoare's
+ * selection, which continues only on the side of k. */
 static float select_kth(float *x, size_t count, size_t k)
 {
 	size_t low = 0;
@@ -139,9 +142,9 @@ static size_t slopes(const struct window *window, double pairs, float *out)
 	return count;
 }
 
-/* ns per token by requests that met no others; the 90th percentile of rates is the 10th of these. A
- * rate above the fleet's median (0: none) needs half of the samples: a worker rated too fast gets
- * more work than it can do. */
+/* Returns ns per token by requests that met no others: the 10th percentile of times, which is the
+ * 90th of rates. A rate above the fleet's median (0: there is none) needs half of the samples,
+ * since a worker that is rated too fast gets more work than it can do. */
 static double ring_x(const struct window *window, double pairs, double median)
 {
 	float x[KVW_RATES_WINDOW];
@@ -160,7 +163,8 @@ static double ring_x(const struct window *window, double pairs, double median)
 	return middle < median ? middle : median;
 }
 
-/* ns per token of one worker, from the best samples that there are. Window locked. */
+/* Returns ns per token of one worker, from the best samples that there are. The window is
+ * locked. */
 static double window_x(const struct kvw_rates_book *book, const struct window *window)
 {
 	double median = atomic_load_explicit(&book->median, memory_order_relaxed);
@@ -178,7 +182,7 @@ static double window_x(const struct kvw_rates_book *book, const struct window *w
 	return x;
 }
 
-/* Lower median of the workers' learned x. Lock held. */
+/* Returns the lower median of the workers' learned x. The lock is held. */
 static double median_of(struct kvw_rates_book *book)
 {
 	size_t count = 0;
@@ -192,7 +196,7 @@ static double median_of(struct kvw_rates_book *book)
 	return select_kth(book->room, count, (count - 1) / 2);
 }
 
-/* Publishes the rates to the picks. Lock held. */
+/* Publishes the rates for picks. The lock is held. */
 static void publish_rates(struct kvw_rates *rates)
 {
 	struct kvw_rates_book *book = rates->book;
@@ -213,7 +217,7 @@ static void publish_rates(struct kvw_rates *rates)
 	}
 }
 
-/* Publishes the prior while no rate is learned. Lock held. */
+/* Publishes the prior while no rate is learned. The lock is held. */
 static void publish_prior(struct kvw_rates *rates, double x, double pair_ns)
 {
 	atomic_store_explicit(&rates->book->median, x, memory_order_relaxed);
@@ -239,7 +243,7 @@ void kvw_rates_reconfigure(struct kvw_rates *rates, const struct kvw_prefill_mod
 	kvw_spin_unlock(&book->lock);
 }
 
-/* Updates the shortest request. Window locked. */
+/* Updates the shortest request. The window is locked. */
 static void note_shortest(struct window *window, const struct point *p)
 {
 	if (window->epoch++ == EPOCH) {
@@ -251,7 +255,7 @@ static void note_shortest(struct window *window, const struct point *p)
 		window->shortest[0] = *p;
 }
 
-/* Adds a sample. True if it is time to recompute the rate. Window locked. */
+/* Adds a sample. Returns true if the rate should be computed again. The window is locked. */
 static bool add_point(struct window *window, const struct point *p)
 {
 	window->ring[window->next] = *p;
@@ -265,7 +269,7 @@ static bool add_point(struct window *window, const struct point *p)
 	return true;
 }
 
-/* The same for a request that met others. Window locked. */
+/* Does the same for a request that met others. The window is locked. */
 static bool add_busy(struct window *window, const struct point *p)
 {
 	window->busy.ns += p->ns - window->busy.ns / BUSY_MEMORY;

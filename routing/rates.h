@@ -15,14 +15,14 @@
  * rates in a window of 64 samples, at least 8.
  *
  * A worker that always has a queue gives no such sample, in particular a worker that is slower than
- * its rate and so gets too much work. So for requests that met others the time since the last first
- * token before theirs counts, which is their prefill time if the worker computes in turn. That
- * holds only on average (prompts are computed in batches, and their first tokens come together), so
- * times and work are summed over some 64 of them. These sums count until there are eight better
- * samples.
+ * its rate and so gets too much work. So for a request that met others the time between the
+ * worker's preceding first token and the request's own counts, which is its prefill time if the
+ * worker computes one prompt after the other. That holds only on average (prompts are computed in
+ * batches, and their first tokens come together), so times and work are summed over some 64 of
+ * them. These sums count until there are eight better samples.
  *
  * Costs charge one and a half times that time per token: the engine also decodes, and a prompt
- * waits for the running step. (Not for attention, which is in no step twice.) All workers are
+ * waits for the running step. (Not the time of attention, which no step repeats.) All workers are
  * charged alike, so this hardly changes a choice; but an estimate that ends too early sends the
  * worker the next prompt too early, while first tokens correct one that ends too late. In the
  * replay of a conversation trace at twice its rate goodput is the same for charges of 1.5 to 6
@@ -48,14 +48,15 @@
 #define KVW_RATES_WINDOW 64
 #define KVW_RATES_LEAST  8
 
-/* Charge per token, as a multiple of its prefill time alone. */
+/* Charge per token, as a multiple of the token's prefill time alone. */
 #define KVW_RATES_OVERHEAD 1.5
 
 struct kvw_rates_book;
 
 struct kvw_rates {
-	_Alignas(64) _Atomic float ns_per_token[KVW_MAX_WORKERS]; /* by worker id, for costs */
-	_Atomic float pairs;                                      /* k: tokens per pair of tokens */
+	/* rates by worker id, for costs */
+	_Alignas(64) _Atomic float ns_per_token[KVW_MAX_WORKERS];
+	_Atomic float pairs; /* k: tokens of work per pair of tokens */
 	struct kvw_rates_book *book;                              /* the samples, in `memory` */
 	void *memory;
 };
@@ -65,21 +66,23 @@ struct kvw_rate_sample {
 	uint32_t worker;
 	double prompt_tokens; /* L */
 	double cached_tokens; /* h <= L */
-	int64_t ns;           /* t, or for requests that met others the time since the one before */
-	bool alone;           /* met no other prefill */
+	/* t; for requests that met others, the time since the first token before theirs */
+	int64_t ns;
+	bool alone;           /* no other prefill ran on the worker */
 };
 
-/* After KVW_ENOMEM *rates is unusable. */
+/* Initializes *rates; after KVW_ENOMEM it is unusable. */
 enum kvw_err kvw_rates_init(
 	struct kvw_rates *rates, const struct kvw_prefill_model *prior) KVW_MUST_CHECK;
-void kvw_rates_finish(struct kvw_rates *rates); /* also if init failed, or zeroed */
+/* allowed also if init failed, or *rates is zeroed */
+void kvw_rates_finish(struct kvw_rates *rates);
 
 static inline float kvw_rates_x(const struct kvw_rates *rates, uint32_t worker)
 {
 	return atomic_load_explicit(&rates->ns_per_token[worker], memory_order_relaxed);
 }
 
-/* W in tokens, by k; in ns by kvw_rates_x. */
+/* Returns W in tokens, computed with k; kvw_rates_x converts it into ns. */
 static inline double kvw_rates_work(double pairs, double length, double hit)
 {
 	return (length - hit) + (length * length - hit * hit) * (pairs / 2);
@@ -90,8 +93,8 @@ void kvw_rates_reconfigure(struct kvw_rates *rates, const struct kvw_prefill_mod
 
 void kvw_rates_learn(struct kvw_rates *rates, const struct kvw_rate_sample *sample);
 
-/* For a worker that may be another machine now: forgets its samples, keeps its rate until there are
- * new ones. */
+/* Called for a worker that may be another machine now: forgets its samples, but keeps its rate
+ * until there are new samples. */
 void kvw_rates_restart(struct kvw_rates *rates, uint32_t worker);
 
 /* Fills the rates' members of *out. */

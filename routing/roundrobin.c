@@ -20,7 +20,8 @@
 struct roundrobin {
 	struct kvw_strategy base;
 	struct kvw_prefill_model model;
-	/* Id served last + 1; 0 before the first pick; << 32: round. */
+	/* Low half: id of the last served worker + 1; 0 before the first pick. High half: the
+	 * round. */
 	_Alignas(64) _Atomic uint64_t cursor;
 };
 
@@ -43,7 +44,7 @@ static void roundrobin_reconfigure(
 	kvw_prefill_model_set(&((struct roundrobin *)self)->model, options);
 }
 
-/* The largest share of a usable worker. */
+/* Returns the largest share of a usable worker. */
 static double largest_share(const struct kvw_candidates *set)
 {
 	double largest = 0;
@@ -54,18 +55,19 @@ static double largest_share(const struct kvw_candidates *set)
 	return largest;
 }
 
-/* Whether a worker with this part (0 to 1) of the turns has one in this round: turns are spread
- * evenly, and differ between workers. */
+/* Returns whether a worker with this part (0 to 1) of the turns has a turn in this round: turns are
+ * spread evenly, and differ between workers. */
 static bool has_turn(uint32_t round, double part, uint32_t worker)
 {
 	uint64_t step = part < 1 ? (uint64_t)(part * 0x1p32) : UINT64_C(1) << 32;
 
-	/* A sum that grows by `step` each round, from a start of the worker's own: did it wrap? */
+	/* A sum that starts at a value of the worker's own and grows by `step` each round: the
+	 * worker has a turn when it wraps. */
 	return (uint32_t)(round * step + worker * UINT32_C(0x9E3779B9)) < step;
 }
 
-/* First usable worker from the cursor on that has a turn in its round; moves the cursor past it. In
- * each round a worker of the largest share has one. */
+/* Finds the first usable worker from the cursor on that has a turn in its round, and moves the
+ * cursor past it. In each round a worker of the largest share has a turn. */
 static bool next_in_turn(const struct kvw_candidates *set, uint64_t *cursor, size_t *pos)
 {
 	size_t at = kvw_place_from(set, (uint32_t)*cursor);

@@ -29,7 +29,7 @@
 #include "routing/strategies.h"
 
 #define NS_PER_MS   UINT64_C(1000000)
-#define PLACE_TRIES 4 /* against other loops that place the same session */
+#define PLACE_TRIES 4 /* attempts to place a session that other loops place at the same time */
 
 enum { TTL, TABLE, LOAD_BOUND, SETTINGS };         /* own settings */
 enum { HOME, PLACED, MOVED, NO_SESSION, REASONS }; /* own reasons */
@@ -38,9 +38,10 @@ struct session {
 	struct kvw_strategy base;
 	struct kvw_prefill_model model;
 	struct kvw_session_table *table;
-	_Atomic double load_bound; /* relaxed: an option that may change */
+	_Atomic double load_bound; /* a relaxed atomic, since the option may change */
 	uint64_t seed;
-	_Alignas(64) _Atomic uint64_t turn; /* salt for requests without a session */
+	/* counter from which requests without a session take their salt */
+	_Alignas(64) _Atomic uint64_t turn;
 };
 
 static uint64_t ttl_ns_of(const struct kvw_strategy_options *options)
@@ -86,7 +87,8 @@ static void session_reconfigure(
 	kvw_session_table_set_ttl(s->table, ttl_ns_of(options));
 }
 
-/* A session's key in the table: with a secret seed, so that clients cannot target it. */
+/* Returns a session's key in the table, made with a secret seed, so that clients cannot choose
+ * colliding keys. */
 static uint64_t table_key(const struct session *s, const struct kvw_route_request *request)
 {
 	uint64_t model = XXH3_64bits_withSeed(
@@ -95,8 +97,8 @@ static uint64_t table_key(const struct session *s, const struct kvw_route_reques
 	return XXH3_64bits_withSeed(request->session.data, request->session.len, model);
 }
 
-/* The key that decides a session's place: without seed, so that all replicas of the router
- * agree. */
+/* Returns the key that decides where a session is placed, made without a seed, so that all replicas
+ * of the router agree. */
 static uint64_t place_key(const struct kvw_route_request *request)
 {
 	uint64_t model =
@@ -105,8 +107,8 @@ static uint64_t place_key(const struct kvw_route_request *request)
 	return XXH3_64bits_withSeed(request->session.data, request->session.len, model);
 }
 
-/* Bound of requests in flight, the new one included, for a worker of a full share to take a new
- * session. */
+/* Returns the bound on requests in flight, the new one included, up to which a worker of a full
+ * share takes a new session. */
 static double load_limit(const struct session *s, const struct kvw_candidates *set)
 {
 	double bound = atomic_load_explicit(&s->load_bound, memory_order_relaxed);
@@ -120,13 +122,13 @@ static double load_limit(const struct session *s, const struct kvw_candidates *s
 	return bound * (double)total / (shares > 0 ? shares : 1);
 }
 
-/* First choice by hash within the bound. *passed_on: a worker with a higher score was over its
- * bound. */
+/* Returns the first choice by hash within the bound. *passed_on: a worker with a higher score was
+ * over its bound. */
 static size_t place_by_hash(
 	const struct session *s, const struct kvw_candidates *set, uint64_t key, bool *passed_on)
 {
 	double full_limit = load_limit(s, set);
-	size_t favourite = set->count; /* highest score, at any load */
+	size_t favourite = set->count; /* worker with the highest score, whatever its load */
 	size_t best = set->count;
 	uint64_t favourite_score = 0;
 	uint64_t best_score = 0;
@@ -153,14 +155,14 @@ static size_t place_by_hash(
 			best_score = score;
 		}
 	}
-	/* Loads change meanwhile, so that all may seem over the bound. */
+	/* Loads change meanwhile, so that all workers may seem to be over the bound. */
 	if (best == set->count)
 		best = favourite;
 	*passed_on = best != favourite;
 	return best;
 }
 
-/* Position of a usable worker; set->count: not there or not usable. */
+/* Returns the position of a usable worker; set->count: it is missing or not usable. */
 static size_t position_of(const struct kvw_candidates *set, uint32_t id)
 {
 	size_t pos = kvw_place_from(set, id);
@@ -187,13 +189,14 @@ static size_t settle_session(struct session *s, const struct kvw_route_request *
 							     : KVW_OWN_REASON(session, MOVED);
 		home = kvw_session_table_place(s->table, key, old, set->items[choice].id, now_ns);
 		if (home != set->items[choice].id)
-			*reason = KVW_OWN_REASON(session, HOME); /* another loop placed it first */
+			/* another loop has placed the session first */
+			*reason = KVW_OWN_REASON(session, HOME);
 		pos = position_of(set, home);
 	}
 	return pos < set->count ? pos : place_by_hash(s, set, place_key(request), &passed_on);
 }
 
-/* The worker that settle_session would choose, without placing. */
+/* Returns the worker that settle_session would choose, without placing the session. */
 static size_t look_up_session(struct session *s, const struct kvw_route_request *request,
 	const struct kvw_candidates *set, int64_t now_ns, enum kvw_reason *reason)
 {
@@ -288,14 +291,14 @@ static void session_destroy(struct kvw_strategy *self)
 
 /* --- over a restart --- */
 
-/* The seed of all keys of sessions. */
+/* The record with the seed of all keys of sessions. */
 struct places_record {
 	uint64_t seed;
 };
 
 struct session_record {
 	uint64_t key;
-	int64_t age_ns; /* since its last use */
+	int64_t age_ns; /* time since the session's last use */
 	uint32_t worker;
 	uint32_t unused;
 };
@@ -328,8 +331,8 @@ static int compare_ages(const void *a, const void *b)
 	return (age < other) - (age > other);
 }
 
-/* Reads a session; the worker is KVW_KEPT_GONE if it is not the same, and the session to be left
- * out. */
+/* Reads a session. Its worker is KVW_KEPT_GONE if another worker has its slot, and the session must
+ * be left out. */
 static struct session_record read_session(
 	const struct kvw_keep_in *in, const uint8_t *bytes, size_t len)
 {
@@ -347,7 +350,7 @@ static struct session_record read_session(
 	return record;
 }
 
-/* Puts sessions back oldest first, so that the table forgets them in their order. */
+/* Adds the sessions oldest first, so that the table forgets them in the right order. */
 static void session_recall(struct kvw_strategy *self, const struct kvw_keep_in *in)
 {
 	struct session *s = (struct session *)self;

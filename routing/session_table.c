@@ -1,5 +1,6 @@
 /*
- * session_table.c - hash chains and a list in order of use, by index, in fixed arrays.
+ * session_table.c - a hash table with a list in order of use; both link entries of a fixed array by
+ * index.
  *
  * Invariant of a shard: entries [1, fresh) are either on a hash chain and on the list of use, or on
  * the free list; entry 0 is the list's anchor (next = newest, prev = oldest). A change drops
@@ -13,7 +14,7 @@
 #include "routing/spin.h"
 
 #define MAX_SHARDS  16
-#define SHARD_MIN   4096 /* smaller tables have one shard, and exact order */
+#define SHARD_MIN   4096 /* smaller tables have one shard, and an exact order of use */
 #define EXPIRE_STEP 2
 #define COPY_STEP   64 /* entries that are copied under one lock */
 
@@ -21,14 +22,14 @@ struct entry {
 	uint64_t key;
 	int64_t used_ns;
 	uint32_t worker;
-	uint32_t chain; /* next with the same bucket, or next free */
+	uint32_t chain; /* next entry of the same bucket, or of the free list */
 	uint32_t newer;
 	uint32_t older;
 };
 
 struct shard {
 	_Alignas(64) atomic_bool lock; /* guards the whole shard */
-	struct entry *entries;         /* [capacity + 1]; 0 is the anchor */
+	struct entry *entries;         /* capacity + 1 entries; entry 0 is the anchor of the list */
 	uint32_t *buckets;             /* [bucket_mask + 1] heads of chains; 0: empty */
 	uint32_t bucket_mask;
 	uint32_t capacity;
@@ -39,7 +40,7 @@ struct shard {
 
 struct kvw_session_table {
 	uint32_t shard_count;
-	_Atomic int64_t ttl_ns; /* relaxed: an option that may change */
+	_Atomic int64_t ttl_ns; /* a relaxed atomic, since the option may change */
 	struct shard shards[MAX_SHARDS];
 };
 
@@ -269,7 +270,7 @@ void kvw_session_table_forget(struct kvw_session_table *table, uint32_t worker)
 	}
 }
 
-/* Copies the next entries with a worker, beginning at *at. Returns how many. */
+/* Copies the next entries that have a worker, beginning at *at. Returns how many. */
 static unsigned copy_some(struct shard *shard, uint32_t *at, struct entry *out)
 {
 	unsigned count = 0;

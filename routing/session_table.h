@@ -26,10 +26,10 @@ void kvw_session_table_destroy(struct kvw_session_table *table); /* NULL is allo
 /* Sets another TTL, also for stored sessions. */
 void kvw_session_table_set_ttl(struct kvw_session_table *table, uint64_t ttl_ns);
 
-/* The session's worker; counts as a use. KVW_NO_WORKER: unknown or expired. */
+/* Returns the session's worker; counts as a use. KVW_NO_WORKER: unknown or expired. */
 uint32_t kvw_session_table_use(struct kvw_session_table *table, uint64_t key, int64_t now_ns);
 
-/* The same without counting as a use or dropping entries. */
+/* Does the same without counting a use or dropping entries. */
 uint32_t kvw_session_table_look(struct kvw_session_table *table, uint64_t key, int64_t now_ns);
 
 /* Moves the session from `old` (KVW_NO_WORKER: it is new) to `worker`. Returns its worker: another
@@ -46,13 +46,13 @@ enum kvw_err kvw_session_table_each(struct kvw_session_table *table,
 	enum kvw_err (*fn)(void *arg, uint64_t key, uint32_t worker, int64_t used_ns),
 	void *arg) KVW_MUST_CHECK;
 
-/* Adds a session with its time of last use. To be called in order of use, oldest first. */
+/* Adds a session with its time of last use. Must be called in order of use, oldest first. */
 void kvw_session_table_recall(
 	struct kvw_session_table *table, uint64_t key, uint32_t worker, int64_t used_ns);
 
 uint32_t kvw_session_table_capacity(const struct kvw_session_table *table);
 
-/* Number of stored sessions; some may have expired. */
+/* Returns the number of stored sessions; some may have expired. */
 uint64_t kvw_session_table_count(struct kvw_session_table *table);
 
 #endif

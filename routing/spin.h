@@ -1,8 +1,8 @@
 /*
- * spin.h - a lock of one byte for sections of some ten instructions.
+ * spin.h - a lock of one byte for short sections, of some ten instructions.
  *
- * Spins briefly, then yields the processor: a preempted holder must be able to run. A holder must
- * not block, allocate from the system or do I/O.
+ * A waiting thread spins briefly, then yields the processor, since a preempted holder must be able
+ * to run. A holder must not block, allocate from the system or do I/O.
  */
 #ifndef KVW_SPIN_H
 #define KVW_SPIN_H
@@ -22,7 +22,7 @@ static inline void kvw_spin_pause(void)
 #endif
 }
 
-/* Sequentially consistent: pairs with threads that change something and then read the lock
+/* Sequentially consistent, for threads that change something and then read the lock
  * (kvw_spin_held). */
 static inline bool kvw_spin_try(atomic_bool *lock)
 {

@@ -1,5 +1,5 @@
 /*
- * split.c - see split.h.
+ * split.c - compares one worker with pairs of workers.
  *
  * A transfer's two numbers come from a line through samples whose weight halves every 44. It
  * begins with two samples of its own: 30 ms, and 10 us more for each token, about what a model of
@@ -31,7 +31,7 @@ static void add_sample(struct kvw_transfer *t, double weight, double tokens, dou
 	t->xy += weight * tokens * ns;
 }
 
-/* The line through the samples; where all are about equally long the slope stays. */
+/* Fits a line through the samples; if all are about equally long the slope stays. */
 static void fit(struct kvw_transfer *t)
 {
 	double mean_x = t->x / t->weight, mean_y = t->y / t->weight;
@@ -96,7 +96,8 @@ static double cached_of(const struct kvw_cost *cost)
 	return tokens;
 }
 
-/* The strategy has compared it; else the queue and the prefill alone are known. */
+/* Returns the price of serving the request whole: the strategy's total, or if it computes none the
+ * queue and the prefill alone. */
 static double whole_ns(const struct kvw_cost *cost)
 {
 	return cost->total_ns > 0 ? cost->total_ns : cost->queue_ns + cost->prefill_ns;
@@ -113,8 +114,8 @@ static double leg_ns(const struct kvw_candidate *item, const struct kvw_cost *co
 	       (item->usable ? cost->others_ns : 0);
 }
 
-/* The two cheapest prefillers, the cheaper first; SIZE_MAX: none. A decoder that prefills, too, is
- * paired with the other one. */
+/* The two cheapest prefillers, the cheaper one first; SIZE_MAX: none. There are two because a
+ * decoder that also prefills is paired with the other one. */
 struct prefillers {
 	size_t best, second;
 };
@@ -238,6 +239,6 @@ void kvw_split_choose(const struct kvw_candidates *set, const struct kvw_cost *c
 		return;
 	if (threshold >= 0)
 		out->split = out->tokens >= (double)threshold;
-	else /* a strategy that compares nothing knows no price */
+	else /* a strategy that compares no costs knows no price */
 		out->split = costs[out->prefiller].total_ns > 0 && out->split_ns < out->here_ns;
 }

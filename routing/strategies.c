@@ -55,7 +55,7 @@ const struct kvw_strategy_ops *kvw_strategy_find(const char *name)
 	return NULL;
 }
 
-/* NULL: there is no such reason. */
+/* Returns the text of a reason. NULL: there is no such reason. */
 static const struct kvw_reason_text *text_of(enum kvw_reason reason)
 {
 	unsigned own = (unsigned)reason - KVW_REASON_OWN;

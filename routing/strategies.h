@@ -1,5 +1,5 @@
 /*
- * strategies.h - the strategies by symbol, made from strategies.def.
+ * strategies.h - declares the strategies of strategies.def.
  */
 #ifndef KVW_STRATEGIES_H
 #define KVW_STRATEGIES_H

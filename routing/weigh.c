@@ -10,22 +10,23 @@
 
 #include "routing/prefixaware.h"
 
-#define DEFAULT_BLOCK 16  /* vLLM's block, if the worker does not report its own */
-#define MAX_CHAINS    256 /* of a list of prompts; further ones are not looked up */
+#define DEFAULT_BLOCK 16  /* vLLM's block size, assumed if the worker does not report its own */
+#define MAX_CHAINS    256 /* limit of prompts of a list that are looked up */
 
-/* Bytes of the board to prefetch before the walk: about a core's outstanding misses. */
+/* Bytes of the board that are prefetched before the walk: about as many cache misses as a core can
+ * have outstanding. */
 #define PREFETCH_BYTES 2048
 
 void kvw_prefixaware_forget(struct kvw_prefixaware *pa, uint32_t worker)
 {
-	/* Ordered after the store of the generation: prefixaware_keep.c purges a tree that comes
-	 * into use meanwhile. */
+	/* Ordered after the store of the generation, since prefixaware_keep.c purges a tree that
+	 * comes into use meanwhile. */
 	kvw_radix_purge(atomic_load(&pa->known->tree), worker);
 	kvw_rates_restart(&pa->known->rates, worker);
 	kvw_capacity_share_restart(&pa->known->capacity_share, worker);
 }
 
-/* Whether a candidate's cache is newer than the tree's generation of it. */
+/* Returns whether a candidate's cache has a newer generation than the one that the tree knows. */
 static bool is_newer(const struct kvw_prefixaware *pa, const struct kvw_candidate *c)
 {
 	uint32_t known = atomic_load_explicit(&pa->known->generations[c->id], memory_order_relaxed);
@@ -33,8 +34,8 @@ static bool is_newer(const struct kvw_prefixaware *pa, const struct kvw_candidat
 	return (int32_t)(c->generation - known) > 0;
 }
 
-/* Purges a candidate of a newer generation than the tree's: it has lost its cache. A loop with an
- * older snapshot of the fleet must not purge it again. */
+/* Purges a candidate from the tree if its generation is newer than the tree's, since it has lost
+ * its cache. A loop with an older snapshot of the fleet must not purge it again. */
 static void note_generation(struct kvw_prefixaware *pa, const struct kvw_candidate *c)
 {
 	_Atomic uint32_t *generation = &pa->known->generations[c->id];
@@ -48,7 +49,8 @@ static void note_generation(struct kvw_prefixaware *pa, const struct kvw_candida
 		}
 }
 
-/* Tokens of a chain that the engine will reuse if it holds its first `reach` chunks. */
+/* Returns how many tokens of a chain the engine will reuse if it holds the chain's first `reach`
+ * chunks. */
 static uint32_t usable_hit(const struct kvw_route_request *request, uint32_t begin, uint32_t reach,
 	uint32_t tokens, uint32_t block)
 {
@@ -56,12 +58,12 @@ static uint32_t usable_hit(const struct kvw_route_request *request, uint32_t beg
 
 	if (hit >= tokens)
 		hit = tokens > 0 ? tokens - 1 : 0;
-	/* A power of two nearly always, and then without a division. */
+	/* The block size is nearly always a power of two, and then no division is needed. */
 	return (block & (block - 1)) == 0 ? hit & ~(block - 1) : hit / block * block;
 }
 
-/* Index of a worker among the candidates; set->count: not among them. Ids are indices in a fleet
- * that never lost a worker and serves one model. */
+/* Returns the index of a worker among the candidates; set->count: it is not among them. Ids are
+ * indices in a fleet that never lost a worker and serves one model. */
 static size_t place_of(const struct kvw_candidates *set, uint32_t id)
 {
 	size_t place = 0;
@@ -72,8 +74,8 @@ static size_t place_of(const struct kvw_candidates *set, uint32_t id)
 	return place < set->count && set->items[place].id == id ? place : set->count;
 }
 
-/* Whether indices are ids and loads lie on a board, as in a fleet that never lost a worker and
- * serves one model. */
+/* Returns whether ids are indices and loads lie on a board, as in a fleet that never lost a worker
+ * and serves one model. */
 static bool is_dense(const struct kvw_candidates *set)
 {
 	return set->board != NULL && set->count > 0 &&
@@ -99,7 +101,7 @@ static struct kvw_cost_terms terms_of(
 		w->omega};
 }
 
-/* Loads of a dense set. Returns the requests in flight. */
+/* Reads the loads of a dense set. Returns the sum of requests in flight. */
 static uint64_t read_board(const struct kvw_prefixaware *pa, const struct kvw_candidates *set,
 	int64_t now_ns, struct kvw_weighing *w)
 {
@@ -141,8 +143,8 @@ static uint64_t plain_word(uint64_t version, uint32_t block_size)
 	return version << 6 | (block_size == 0 ? 0 : (uint64_t)__builtin_ctz(block_size) + 1);
 }
 
-/* Whether every candidate was found usable, of a known generation and of a full share when this set
- * was read last; then sets *block_size. */
+/* Returns whether this set was found plain when it was last read: every candidate usable, of a
+ * known generation and of a full share. Then sets *block_size. */
 static bool is_plain(
 	struct kvw_prefixaware *pa, const struct kvw_candidates *set, uint32_t *block_size)
 {
@@ -189,7 +191,7 @@ static size_t read_items(
 	return usable;
 }
 
-/* Costs of all candidates without any hit. */
+/* Computes the costs of all candidates without any hit. */
 static void weigh_load(struct kvw_prefixaware *pa, const struct kvw_candidates *set, int64_t now_ns,
 	struct kvw_weighing *w)
 {
@@ -253,7 +255,7 @@ static uint32_t take_alike(const struct kvw_prefixaware *pa, const struct kvw_ch
 	return furthest;
 }
 
-/* The same of any candidates. */
+/* Does the same for candidates that may differ. */
 static uint32_t take_each(const struct kvw_prefixaware *pa, const struct kvw_route_request *request,
 	const struct kvw_candidates *set, uint32_t begin, uint32_t tokens, struct kvw_weighing *w)
 {
@@ -265,7 +267,7 @@ static uint32_t take_each(const struct kvw_prefixaware *pa, const struct kvw_rou
 		uint32_t hit = 0;
 
 		if (i == set->count || (w->look && is_newer(pa, &set->items[i])))
-			continue; /* not a candidate, or one that a pick would purge first */
+			continue; /* not a candidate, or one that a pick would first purge */
 		hit = usable_hit(request, begin, held, tokens, block_size_of(&set->items[i]));
 		take_hit(w, i, hit, kvw_rates_work(w->pairs, hit, 0));
 		if (held > furthest && set->items[i].usable)
@@ -289,7 +291,7 @@ static void weigh_chain(struct kvw_prefixaware *pa, const struct kvw_route_reque
 		w->salt ^= chunks[furthest < end - begin ? furthest : furthest - 1].hash;
 }
 
-/* Tokens of all chains, and their work without any hit. */
+/* Computes the tokens of all chains, and their work without any hit. */
 static void measure(const struct kvw_route_request *request, struct kvw_weighing *w)
 {
 	uint32_t begin = 0;
@@ -333,7 +335,7 @@ static void weigh_prompt(struct kvw_prefixaware *pa, const struct kvw_route_requ
 	}
 }
 
-/* Weighs an unknown prompt, or one that leaves no blocks in the cache. */
+/* Weighs a prompt that is unknown, or that leaves no blocks in the cache. */
 static void weigh_blind(struct kvw_prefixaware *pa, const struct kvw_candidates *set,
 	int64_t now_ns, struct kvw_weighing *w)
 {
@@ -369,8 +371,8 @@ void kvw_weigh_hits(struct kvw_prefixaware *pa, const struct kvw_route_request *
 
 /* --- lockstep --- */
 
-/* The ranks of one server: requests in flight on all, and the longest and second longest time until
- * one could begin the prompt. */
+/* The ranks of one server: requests in flight on all ranks, and the longest and second longest time
+ * until a rank could begin the prompt. */
 struct step {
 	uint32_t ranks;
 	int64_t inflight;
@@ -388,7 +390,7 @@ struct step {
  */
 void kvw_weigh_lockstep(const struct kvw_candidates *set, struct kvw_weighing *w)
 {
-	struct step steps[KVW_MAX_WORKERS]; /* by server; those of servers in the set are filled */
+	struct step steps[KVW_MAX_WORKERS]; /* by server; filled only for servers in the set */
 	double begin[KVW_MAX_WORKERS], prefill[KVW_MAX_WORKERS];
 
 	for (size_t i = 0; i < set->count; i++)

@@ -1,6 +1,6 @@
 /*
- * weigh_kernel.c - see weigh_kernel.h; in plain C, four at a time where steps would depend on each
- * other.
+ * weigh_kernel.c - the loops of weigh_kernel.h in plain C, four elements at a time where otherwise
+ * each step would wait for the one before.
  */
 #include "routing/weigh_kernel.h"
 

@@ -21,11 +21,11 @@ struct kvw_cost_terms {
 	int64_t now_ns;
 	double context_ns; /* c */
 	double miss;       /* work of the prompt if nothing is cached */
-	double tokens;     /* of the prompt */
+	double tokens;     /* tokens of the prompt */
 	float omega;
 };
 
-/* The workers that hold leading chunks of a chain, and the data to compute their hits. */
+/* The workers that hold leading chunks of a chain, and what is needed to compute their hits. */
 struct kvw_reached {
 	const struct kvw_chunk *chunks;
 	const uint32_t *workers; /* each once */
@@ -34,34 +34,34 @@ struct kvw_reached {
 	double tokens_per_unit;
 	double pairs; /* k */
 	float omega;
-	uint32_t most;       /* most tokens that can be reused */
-	uint32_t block_size; /* tokens; a power of two */
+	uint32_t most;       /* limit of tokens that can be reused */
+	uint32_t block_size; /* tokens of a block; a power of two */
 };
 
-/* Weights of all candidates. */
+/* Arrays over all candidates. */
 struct kvw_weights {
 	double *costs;           /* ns */
 	uint32_t *hits;          /* tokens */
-	double *saved;           /* work that hits save; set where there are hits */
+	double *saved;           /* work that hits save; set only where there are hits */
 	const float *x;          /* ns per token of work */
 	const int32_t *inflight; /* n_w */
 };
 
 struct kvw_weigh_kernel {
-	/* costs[i] = max(Q_w, K_w) + c T_w + miss x[i] (1 + omega inflight[i]) in ns, x[i] =
-	 * rates[i], inflight[i] = n_w of the board's first `count` workers. *lowest: of the costs.
-	 * Returns the sum of n_w. */
+	/* Computes costs[i] = max(Q_w, K_w) + c T_w + miss x[i] (1 + omega inflight[i]) in ns, x[i]
+	 * = rates[i], inflight[i] = n_w, of the board's first `count` workers. *lowest: the lowest
+	 * cost. Returns the sum of n_w. */
 	uint64_t (*loads)(const struct kvw_load_board *board, const _Atomic float *rates,
 		size_t count, const struct kvw_cost_terms *terms, double *costs, float *x,
 		int32_t *inflight, double *lowest);
 
-	/* Adds workers' reused tokens of a chain to their hits and savings, and subtracts the
-	 * savings from their costs. costs: those costs in the order of reached->workers, with room
-	 * for KVW_REACHED_SPARE more. Returns the lowest of them. */
+	/* Adds the tokens of a chain that workers reuse to their hits and savings, and subtracts
+	 * the savings from their costs. costs: those costs in the order of reached->workers, with
+	 * room for KVW_REACHED_SPARE more. Returns the lowest of them. */
 	double (*take)(const struct kvw_reached *reached, const struct kvw_weights *weights,
 		double *costs);
 
-	/* Indices of the costs up to `limit`, ascending. Returns their number. */
+	/* Writes the indices of the costs up to `limit`, ascending. Returns their number. */
 	size_t (*within)(const double *costs, size_t count, double limit, uint16_t *places);
 };
 
@@ -70,7 +70,7 @@ extern const struct kvw_weigh_kernel kvw_weigh_kernel_base;
 extern const struct kvw_weigh_kernel kvw_weigh_kernel_avx512;
 #endif
 
-/* The best for this processor. */
+/* Returns the fastest loops that this processor can run. */
 const struct kvw_weigh_kernel *kvw_weigh_kernel_best(void);
 
 #endif

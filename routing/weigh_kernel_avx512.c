@@ -1,5 +1,5 @@
 /*
- * weigh_kernel_avx512.c - see weigh_kernel.h; eight workers at once.
+ * weigh_kernel_avx512.c - the loops of weigh_kernel.h for eight workers at once.
  *
  * Compiled for AVX-512 (F, DQ, VL), without fused multiply-add so that the bits are those of the
  * loop in C, and called only where the processor has it. A load of 64 bytes is not atomic, but each
@@ -21,7 +21,7 @@ static inline __mmask8 lanes_of(size_t left)
 	return (__mmask8)(left < LANES ? (1u << left) - 1 : 0xff);
 }
 
-/* Input and output of one step for up to eight workers, by mask. */
+/* Input and output of one step for up to eight workers; the mask selects them. */
 struct step {
 	const struct kvw_load_seen *seen;
 	const struct kvw_load_room *rooms;
@@ -81,7 +81,7 @@ static uint64_t loads(const struct kvw_load_board *board, const _Atomic float *r
 	struct step at = {board->workers, board->rooms, rates, costs, x, inflight};
 	struct sums sums = {_mm512_setzero_si512(), _mm512_set1_pd(INFINITY)};
 
-	/* Most fleets are a few whole steps: without masks. */
+	/* Whole steps need no masks; most fleets have only a few. */
 	for (; count >= LANES; count -= LANES) {
 		sums = load_step(at, LANES, terms, sums);
 		at = (struct step){at.seen + LANES, at.rooms + LANES, at.rates + LANES,
@@ -93,7 +93,7 @@ static uint64_t loads(const struct kvw_load_board *board, const _Atomic float *r
 	return (uint64_t)_mm512_reduce_add_epi64(sums.inflight);
 }
 
-/* Tokens that some of eight workers reuse. */
+/* Returns how many tokens each of eight workers reuses. */
 static inline __m256i hits_of(const struct kvw_reached *reached, size_t r, __mmask8 m)
 {
 	__m256i last = _mm256_sub_epi32(

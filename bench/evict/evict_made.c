@@ -1,4 +1,4 @@
-/* evict_made.c - see evict_made.h */
+/* evict_made.c - workloads that need no trace. */
 #include <stdlib.h>
 #include <string.h>
 

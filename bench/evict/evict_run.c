@@ -1,4 +1,4 @@
-/* evict_run.c - see evict_run.h */
+/* evict_run.c - a trace through one tier: how much of each prompt is there when it comes. */
 #include <stdlib.h>
 #include <string.h>
 

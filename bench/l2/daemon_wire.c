@@ -1,5 +1,5 @@
 /*
- * daemon_wire.c - see daemon_wire.h.
+ * daemon_wire.c - requests to a tiered-storage daemon and its answers, as little as a load needs.
  */
 #include "bench/l2/daemon_wire.h"
 

@@ -1,5 +1,5 @@
 /*
- * redis_job.c - see redis_job.h.
+ * redis_job.c - what both clients of Redis do: the same sizes, keys, connections and depth.
  */
 #include "bench/l2/redis_job.h"
 

@@ -1,5 +1,5 @@
 /*
- * spent.c - see spent.h.
+ * spent.c - clocks of a measurement, and how a program of this folder gives up.
  */
 #include "bench/l2/spent.h"
 

@@ -1,5 +1,6 @@
 /*
- * tier_load.c - see tier_load.h.
+ * tier_load.c - libkvtier's shared tier driven through its requests, as L1 drives it, from one
+ * thread that also is the tier's.
  */
 #include "bench/l2/tier_load.h"
 

@@ -1,5 +1,5 @@
 /*
- * wire.c - see wire.h.
+ * wire.c - sockets of the programs of this folder.
  */
 #include "bench/l2/wire.h"
 

@@ -1,4 +1,4 @@
-/* answer.c - see answer.h. */
+/* answer.c - what an OpenAI-style stream says: text, usage, error. */
 #include "bench/load/answer.h"
 
 #include <jansson.h>

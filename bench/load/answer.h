@@ -1,8 +1,8 @@
 /*
- * answer.h - what an OpenAI-style stream says: text, usage, error.
+ * answer.h - reads text, usage and errors out of an OpenAI-style stream.
  *
- * Reads the JSON of one event of /v1/chat/completions or /v1/completions at a time. Usage that is
- * absent is unknown, never zero.
+ * Reads the JSON of one event of /v1/chat/completions or /v1/completions at a time. If the stream
+ * has no usage, the counts are unknown, not zero.
  */
 #ifndef KVB_ANSWER_H
 #define KVB_ANSWER_H
@@ -23,8 +23,8 @@ struct kvb_answer {
 };
 
 /*
- * One event's data. *content says whether it brought output (text, reasoning or a tool call).
- * KVW_EPROTO: not JSON, or not an object.
+ * Reads the data of one event. *content: the event has output (text, reasoning or a tool call).
+ * KVW_EPROTO: the data is not JSON, or no object.
  */
 enum kvw_err kvb_answer_read(
 	struct kvb_answer *answer, const char *data, size_t len, bool *content) KVW_MUST_CHECK;

@@ -1,4 +1,7 @@
-/* arrivals.c - see arrivals.h. One timer, set again for each arrival that is not due yet. */
+/*
+ * arrivals.c - calls a function at given moments, however late the loop is. One timer, set again
+ * for each arrival that is not due yet.
+ */
 #include "bench/load/arrivals.h"
 
 #include <event2/event.h>

@@ -1,9 +1,9 @@
 /*
  * arrivals.h - calls a function at given moments, however late the loop is.
  *
- * What open-loop load needs: the n-th arrival is due at start + when(n), whatever became of the
- * ones before it; arrivals that are overdue follow each other at once, or with a pause if one is
- * asked for, and know when they were due.
+ * This is needed for open-loop load: arrival n is due at start + when(n), even if earlier requests
+ * have not ended. Arrivals that are overdue follow each other at once, or with a pause between them
+ * if one is set, and are passed the time when they were due.
  */
 #ifndef KVB_ARRIVALS_H
 #define KVB_ARRIVALS_H
@@ -17,7 +17,8 @@ struct kvb_arrivals {
 	struct event *timer; /* owned */
 	int64_t start_ns;
 	uint64_t next, total;
-	/* Offset of arrival n from the start, in ns; called once for each n, in order. */
+	/* Returns the offset of arrival n from the start, in ns; called once for each n, in
+	 * order. */
 	int64_t (*when)(void *arg, uint64_t n);
 	void (*arrive)(void *arg, uint64_t n, int64_t due_ns);
 	void *arg;
@@ -26,7 +27,8 @@ struct kvb_arrivals {
 	int64_t not_before_ns; /* the pause's end */
 };
 
-/* when, arrive, arg and total are set by the caller; the first call comes from the loop. */
+/* The caller sets when, arrive, arg and total. arrive is first called by the loop, not by this
+ * function. */
 void kvb_arrivals_begin(struct kvb_arrivals *arrivals, struct event_base *base);
 void kvb_arrivals_finish(struct kvb_arrivals *arrivals);
 

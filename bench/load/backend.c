@@ -1,5 +1,5 @@
 /*
- * backend.c - see backend.h.
+ * backend.c - the cheapest HTTP server that a proxy can stand in front of.
  *
  * A body is dropped with recv(MSG_TRUNC), which on TCP frees what was queued without copying it;
  * only the head and what came with it in one read is ever looked at. Level-triggered events and no

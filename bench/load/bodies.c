@@ -1,4 +1,4 @@
-/* bodies.c - see bodies.h. */
+/* bodies.c - chat requests of one size that all differ and share prefixes, made at no cost. */
 #include "bench/load/bodies.h"
 
 #include <stdio.h>

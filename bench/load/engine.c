@@ -1,12 +1,12 @@
 /*
- * engine.c - see engine.h.
+ * engine.c - runs a workload (workload.h) against an engine: `kvbench engine`.
  *
- *   warm-up: one request after the other  ->  pause, if the workload wants one  ->  measurement
+ * warm-up: one request after the other -> pause, if the workload wants one -> measurement
  *
  * In the measurement the workload is asked again whenever a request has ended, and when the moment
  * has come that it named; no polling. Failures are counted and nothing is sent twice: a client that
- * retries by itself hides exactly what is to be measured. SIGINT ends the asking, requests under way
- * are waited for, and the report says that it is a part; a second one does not wait.
+ * retries by itself hides exactly what is to be measured. SIGINT ends the asking, requests under
+ * way are waited for, and the report says that it is a part; a second one does not wait.
  *
  * Memory: what is under way, five figures per finished request, and what the workload keeps.
  */
@@ -131,7 +131,7 @@ static void end(struct engine *engine)
 	event_base_loopbreak(engine->base);
 }
 
-/* The warm-up's next request, or what follows it. */
+/* Sends the next request of the warm-up, or begins the measurement if there is none. */
 static void warm_up(struct engine *engine)
 {
 	struct kvb_workload *workload = engine->workload;

@@ -240,7 +240,7 @@ static enum kvw_err set_member(struct kvb_engine_options *options, const char *k
 		*at = *at == '_' ? '-' : *at;
 	row = kvb_option_find(&table, name, strlen(name));
 	if (strcmp(key, "has_lmcache") == 0)
-		return KVW_OK; /* a question of the other program's dialogue */
+		return KVW_OK; /* `lmcache bench engine` asks and writes this; kvbench needs no answer */
 	if (row == NULL || strcmp(name, "config") == 0 || strcmp(name, "export-config") == 0) {
 		fprintf(error, "kvbench: %s: '%s' is not an option\n", file, key);
 		return KVW_EINVAL;

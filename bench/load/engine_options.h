@@ -1,9 +1,9 @@
 /*
- * engine_options.h - what `kvbench engine` was asked to do.
+ * engine_options.h - the options of `kvbench engine`.
  *
  * Names, defaults and meanings are those of `lmcache bench engine` 0.5.6; those of `rag-qa` and the
- * last group are kvbench's own. A configuration file (--config) holds the same names with '_' for '-'; the command
- * line comes before it.
+ * last group are kvbench's own. A configuration file (--config) holds the same names with '_' for
+ * '-'; the command line overrides it.
  */
 #ifndef KVB_ENGINE_OPTIONS_H
 #define KVB_ENGINE_OPTIONS_H
@@ -18,17 +18,17 @@
 enum kvb_shuffle { KVB_SHUFFLE_RANDOM, KVB_SHUFFLE_TILE };
 enum kvb_rag_layout { KVB_RAG_ONE, KVB_RAG_MESSAGES };
 
-/* Strings are borrowed, from argv or from `kept`. Lengths are in tokens. */
+/* Strings are borrowed from argv or from `kept`. Lengths are in tokens. */
 struct kvb_engine_options {
 	const char *engine_url, *lmcache_url;
-	const char *model;    /* NULL: the first that /v1/models names */
-	const char *workload; /* NULL until one was named */
+	const char *model;    /* NULL: the first model in /v1/models */
+	const char *workload; /* NULL until the command line names one */
 	double kv_cache_volume_gb;
 	int64_t tokens_per_gb; /* 0: unknown */
 	int64_t seed;
 	const char *output_dir;
 	bool csv, json, quiet, ignore_eos, warm_up;
-	bool no_interactive; /* always so; accepted for the sake of scripts */
+	bool no_interactive; /* has no effect; accepted because scripts pass it */
 	const char *config, *export_config;
 
 	struct {
@@ -57,34 +57,35 @@ struct kvb_engine_options {
 	} rag;
 
 	const char *tokenizer; /* tokenizer.json or its folder; NULL: none */
-	const char *summary;   /* the JSON, to this file or "-"; NULL: only where json says so */
+	/* file for the summary in JSON, or "-"; NULL: none unless `json` is set */
+	const char *summary;
 	const char *session_header;
 	double timeout_s; /* longest silence, real */
-	double speed;     /* the workers run so much faster than the clock */
+	double speed;     /* the workers' simulated time runs so many times as fast as the clock */
 	bool help;
 
-	struct json_t *kept; /* the configuration file, which strings may lie in */
+	struct json_t *kept; /* the configuration file, into which strings may point */
 };
 
 /*
- * Reads argv[from..]; workload: what the command has named already, or NULL. KVW_EINVAL, KVW_EIO:
- * said on error. Released by kvb_engine_options_finish() in any case.
+ * Reads argv[from..]. workload: the one that the command has named already, or NULL. KVW_EINVAL,
+ * KVW_EIO: a message was written to error. kvb_engine_options_finish() must be called in any case.
  */
 enum kvw_err kvb_engine_options_parse(int argc, char **argv, int from, const char *workload,
 	struct kvb_engine_options *out, FILE *error) KVW_MUST_CHECK;
 /*
- * Sets what a configuration's text says, over *options, whose strings then lie in options->kept.
- * name: what messages call it. KVW_EIO, KVW_EINVAL: said on error.
+ * Sets the options in a configuration's text; strings then point into options->kept. name: the
+ * text's name in messages. KVW_EIO, KVW_EINVAL: a message was written to error.
  */
 enum kvw_err kvb_engine_options_read(struct kvb_engine_options *options, const char *text,
 	size_t len, const char *name, FILE *error) KVW_MUST_CHECK;
-/* What holds where nothing else is asked for. */
+/* Sets the defaults. */
 void kvb_engine_options_init(struct kvb_engine_options *out);
 void kvb_engine_options_finish(struct kvb_engine_options *options);
 void kvb_engine_options_help(FILE *out);
 /*
- * Writes what a later --config would read: everything that belongs to the workload, without the
- * addresses. KVW_EIO: said on error.
+ * Writes a file for a later --config: all options of the workload, without the addresses. KVW_EIO:
+ * a message was written to error.
  */
 enum kvw_err kvb_engine_options_export(
 	const struct kvb_engine_options *options, FILE *error) KVW_MUST_CHECK;

@@ -1,4 +1,7 @@
-/* engine_stats.c - see engine_stats.h. Rows of CSV end as Python's csv module ends them. */
+/*
+ * engine_stats.c - what a run of `kvbench engine` has seen, in the terms of `lmcache bench engine`.
+ * Rows of CSV end as Python's csv module ends them.
+ */
 #include "bench/load/engine_stats.h"
 
 #include <errno.h>

@@ -1,12 +1,12 @@
 /*
  * events_source.c - one thread that publishes for all engines, batch by batch in turn.
  *
- * Batch n of all is due at n / (engines * rate) after the start of its phase and belongs to engine n modulo
- * engines. A thread that is behind publishes what is due at once and reports how late it was; it
- * never leaves a batch out, so the rate holds or the figure says why not.
+ * Batch n of all is due at n / (engines * rate) after the start of its phase and belongs to engine
+ * n modulo engines. A thread that is behind publishes what is due at once and reports how late it
+ * was; it never leaves a batch out, so the rate holds or the figure says why not.
  *
- * The thread makes itself nice, and with it ZeroMQ's own, which it starts: publishing on a core that also
- * asks questions must not delay the asking.
+ * The thread makes itself nice, and with it ZeroMQ's own, which it starts: publishing on a core
+ * that also asks questions must not delay the asking.
  */
 #include <pthread.h>
 #include <stdatomic.h>
@@ -110,7 +110,7 @@ static void sleep_until(int64_t due_ns)
 	clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &t, NULL);
 }
 
-/* False: none is wanted any more. */
+/* Returns false if no events are wanted any more. */
 static bool publish_one(struct kvb_source *s, uint32_t engine)
 {
 	bool on;
@@ -190,8 +190,8 @@ static void *run(void *arg)
 	return NULL;
 }
 
-/* On a thread of its own, for the threads that ZeroMQ starts with the first socket are as nice as the one
- * that opens it, and no thread can become less nice again. NULL: failed. */
+/* On a thread of its own, for the threads that ZeroMQ starts with the first socket are as nice as
+ * the one that opens it, and no thread can become less nice again. NULL: failed. */
 static void *open_publishers(void *arg)
 {
 	struct kvb_source *s = arg;

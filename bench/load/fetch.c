@@ -1,4 +1,4 @@
-/* fetch.c - see fetch.h. */
+/* fetch.c - one GET, waited for: what a run asks before it begins. */
 #include "bench/load/fetch.h"
 
 #include <event2/event.h>

@@ -1,5 +1,5 @@
 /*
- * http_client.c - see http_client.h.
+ * http_client.c - an HTTP/1.1 client for many requests at once on one libevent loop.
  *
  * A connection has at most one request. It is on the list `all` while it lives, and on `idle` as
  * well between requests. It is never freed inside a callback of llhttp: callbacks note what
@@ -39,7 +39,7 @@ struct conn {
 	bool reused;    /* carried another request before */
 	bool answering; /* a byte of the answer was read */
 	bool complete;  /* the parser saw the answer's end */
-	char name[16], value[16];      /* of the header line that is read, as far as there is room */
+	char name[16], value[16]; /* of the header line that is read, as far as there is room */
 	size_t name_len, value_len;    /* as they came */
 };
 

@@ -1,4 +1,7 @@
-/* mem.c - see mem.h. Buffers double, so that adding n bytes costs O(n) in all. */
+/*
+ * mem.c - allocation for benchmark programs, and a buffer that grows. Buffers double, so that
+ * adding n bytes costs O(n) in all.
+ */
 #include "bench/load/mem.h"
 
 #include <stdarg.h>

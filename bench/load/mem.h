@@ -1,8 +1,9 @@
 /*
  * mem.h - allocation for benchmark programs, and a buffer that grows.
  *
- * A load generator that is out of memory has measured nothing: it says so and ends. Every
- * allocation of bench/load goes through here, so no caller checks for NULL. Not for the router.
+ * A load generator that runs out of memory prints that and ends, since its measurement would be
+ * worthless. Every allocation of bench/load goes through here, so no caller checks for NULL. Not
+ * for the router.
  */
 #ifndef KVB_MEM_H
 #define KVB_MEM_H
@@ -10,15 +11,15 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Zeroed; never NULL. Ends the program when memory runs out. */
+/* Returns zeroed memory, never NULL. Ends the program if memory runs out. */
 void *kvb_alloc(size_t count, size_t size) __attribute__((returns_nonnull));
-/* As realloc for count elements; new space is not cleared. */
+/* Like realloc, for `count` elements; new memory is not cleared. */
 void *kvb_realloc(void *old, size_t count, size_t size) __attribute__((returns_nonnull));
 char *kvb_strdup(const char *text) __attribute__((returns_nonnull));
 
-/* Bytes that grow at the end. data is NULL until something was added. */
+/* Bytes to which more can be appended. data is NULL until something was added. */
 struct kvb_buf {
-	char *data; /* owned; not terminated by NUL unless kvb_buf_str() was asked */
+	char *data; /* owned; ends with a NUL only after kvb_buf_str() */
 	size_t len;
 	size_t capacity;
 };
@@ -27,11 +28,11 @@ void kvb_buf_add(struct kvb_buf *buf, const void *data, size_t len);
 void kvb_buf_puts(struct kvb_buf *buf, const char *text);
 void kvb_buf_printf(struct kvb_buf *buf, const char *format, ...)
 	__attribute__((format(printf, 2, 3)));
-/* Adds text as the inside of a JSON string: quotes, backslashes and controls escaped. */
+/* Appends text as it is written inside a JSON string: quotes, backslashes and controls escaped. */
 void kvb_buf_add_json(struct kvb_buf *buf, const char *text, size_t len);
-/* The content with a NUL behind it; borrowed until the next call on buf. */
+/* Returns the content with a NUL after it; valid until the next call on buf. */
 const char *kvb_buf_str(struct kvb_buf *buf);
-/* Drops the first len bytes. */
+/* Removes the first len bytes. */
 void kvb_buf_consume(struct kvb_buf *buf, size_t len);
 void kvb_buf_finish(struct kvb_buf *buf);
 

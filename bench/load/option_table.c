@@ -1,4 +1,4 @@
-/* option_table.c - see option_table.h. */
+/* option_table.c - command-line options as a table, which parses them and prints their help. */
 #include "bench/load/option_table.h"
 
 #include <errno.h>

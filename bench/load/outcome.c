@@ -1,4 +1,4 @@
-/* outcome.c - see outcome.h. */
+/* outcome.c - what a run of kvbench has seen, and the figures made of it. */
 #include "bench/load/outcome.h"
 
 #include <string.h>

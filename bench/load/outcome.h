@@ -1,5 +1,5 @@
 /*
- * outcome.h - what a run of kvbench has seen, and the figures made of it.
+ * outcome.h - the records of a run of kvbench, and the figures computed from them.
  *
  * Each finished request becomes one record; the tally keeps samples and sums. Times in records are
  * real nanoseconds, figures are in seconds of the workers: multiplied by the speed at which these
@@ -18,20 +18,21 @@
 
 #define KVB_ERROR_KINDS 32
 
-/* One request, finished. Times from the moment it was sent. */
+/* A request that has ended. Times count from the moment when it was sent. */
 struct kvb_record {
 	bool ok;
-	const char *error;         /* if not ok: its kind, one short line; borrowed */
-	int64_t late_ns;           /* from when it was due to when it was sent */
+	const char *error;         /* if it failed: the kind of failure, one short line; borrowed */
+	int64_t late_ns;           /* time between when it was due and when it was sent */
 	int64_t ttft_ns;           /* to the first content */
-	int64_t tries_ns;          /* to when it was sent the last time; 0: it was sent once */
+	int64_t tries_ns;          /* time until it was sent the last time; 0: it was sent once */
 	int64_t e2e_ns;            /* to the answer's end */
-	int64_t prompt_tokens;     /* from usage, else as planned */
-	int64_t completion_tokens; /* from usage, else content events */
+	int64_t prompt_tokens;     /* from the answer's usage, else the planned number */
+	int64_t completion_tokens; /* from the answer's usage, else the number of content events */
 	bool cached_known;
 	int64_t cached_tokens;
-	int64_t sent_ns; /* on the clock: handed to the client, which may have to connect first */
-	int64_t written_ns; /* its first byte went out; 0: never */
+	/* on the clock: when it was given to the HTTP client, which may have to connect first */
+	int64_t sent_ns;
+	int64_t written_ns; /* on the clock: when its first byte was sent; 0: never */
 	int64_t first_ns;   /* the first content; 0: none */
 	int64_t end_ns;
 };
@@ -39,7 +40,7 @@ struct kvb_record {
 /* The service level that goodput counts. */
 struct kvb_slo {
 	double ttft_s;
-	double ttft_tokens_per_s; /* a prompt of n tokens may take n / this longer */
+	double ttft_tokens_per_s; /* a prompt of n tokens may take n / this many seconds longer */
 	double tpot_s;
 };
 
@@ -47,12 +48,14 @@ struct kvb_tally {
 	double speed;
 	struct kvb_slo slo;
 	struct kvb_samples ttft_s, itl_s, tpot_s, e2e_s, late_s; /* real seconds */
-	struct kvb_samples last_ttft_s; /* counted from when it was sent the last time */
-	struct kvb_samples refused_s;   /* until an answer 429 or 503 had come, every one of them */
-	struct kvb_samples left_late_s; /* how late clients left, by what they had said */
-	uint64_t refused_mute;          /* of these, which had no Retry-After */
+	struct kvb_samples last_ttft_s; /* counted from when a request was sent the last time */
+	struct kvb_samples refused_s;   /* time until each answer 429 or 503 came */
+	/* how late clients left, compared with the time that they had announced */
+	struct kvb_samples left_late_s;
+	uint64_t refused_mute;          /* number of those that had no Retry-After */
 	uint64_t ok, failed, good;
-	uint64_t last_good; /* good if counted from when it was sent the last time */
+	/* number of good ones if times count from when a request was sent the last time */
+	uint64_t last_good;
 	uint64_t prompt_tokens, completion_tokens; /* of requests that succeeded */
 	uint64_t cached_tokens, cached_of_prompt, cached_reported;
 	struct {
@@ -62,15 +65,16 @@ struct kvb_tally {
 	size_t error_kinds;
 };
 
-/* Time per output token after the first, in real ns; 0 for answers of one token. */
+/* Returns the time per output token after the first, in real ns; 0 for answers of one token. */
 double kvb_record_tpot_ns(const struct kvb_record *record);
-/* Does the request meet the service level, at the given speed? A failed one never does. */
+/* Returns whether the request meets the service level, at the given speed. A failed one never
+ * does. */
 bool kvb_record_good(const struct kvb_record *record, const struct kvb_slo *slo, double speed);
 
 void kvb_tally_add(struct kvb_tally *tally, const struct kvb_record *record);
-/* It was answered 429 or 503 after so long. */
+/* Adds an answer 429 or 503 that came after so many ns. */
 void kvb_tally_add_refusal(struct kvb_tally *tally, int64_t ns, bool retry_after);
-/* Gap between two content events of one answer. */
+/* Adds the time between two content events of one answer. */
 void kvb_tally_add_gap(struct kvb_tally *tally, int64_t ns);
 void kvb_tally_finish(struct kvb_tally *tally);
 
@@ -82,13 +86,15 @@ struct kvb_result {
 	double duration_s;
 	double requests_per_s, prompt_tokens_per_s, completion_tokens_per_s;
 	double goodput;      /* share of all requests, 0..1 */
-	double last_goodput; /* the same, each counted from when it was sent the last time */
-	double cached_share; /* of the prompt tokens of answers that report it; 0 if none does */
+	/* the same figures with times counted from when a request was sent the last time */
+	double last_goodput;
+	/* cached share of the prompt tokens of those answers that report it; 0 if none does */
+	double cached_share;
 	uint64_t cached_reported;
 	uint64_t prompt_tokens, completion_tokens;
 };
 
-/* duration_ns: real time from the first request sent to the last answer. */
+/* duration_ns: real time from the first request to the last answer. */
 struct kvb_result kvb_tally_result(struct kvb_tally *tally, int64_t duration_ns);
 
 #endif

@@ -1,4 +1,4 @@
-/* proc.c - see proc.h. */
+/* proc.c - what a process has used: CPU time and memory, from /proc. */
 #include "bench/load/proc.h"
 
 #include <dirent.h>

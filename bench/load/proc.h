@@ -1,5 +1,5 @@
 /*
- * proc.h - what a process has used: CPU time and memory, from /proc.
+ * proc.h - reads from /proc how much CPU time and memory a process uses.
  *
  * CPU comes from schedstat, which counts nanoseconds that threads really ran, summed over the
  * process's threads. Clock ticks (/proc/PID/stat) would be too coarse for one second's window.
@@ -12,9 +12,10 @@
 
 #include "kvway/err.h"
 
-/* Nanoseconds of CPU used so far by all living threads of the process. */
+/* Returns the nanoseconds of CPU that all living threads of the process have used so far. */
 enum kvw_err kvb_proc_cpu_ns(int pid, uint64_t *out) KVW_MUST_CHECK;
-/* The same, per thread: at most room values in the order of thread ids; *count is set. */
+/* Does the same for each thread: at most `room` values, in the order of thread ids; *count is their
+ * number. */
 enum kvw_err kvb_proc_thread_cpu_ns(
 	int pid, uint64_t *out, size_t room, size_t *count) KVW_MUST_CHECK;
 

@@ -1,4 +1,7 @@
-/* pyrandom.c - see pyrandom.h. Cost: one step of MT19937 per 32 bits. */
+/*
+ * pyrandom.c - the numbers of Python's random.Random, one for one. Cost: one step of MT19937 per 32
+ * bits.
+ */
 #include "bench/load/pyrandom.h"
 
 #include <stdbool.h>

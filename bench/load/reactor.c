@@ -1,4 +1,4 @@
-/* reactor.c - see reactor.h. */
+/* reactor.c - the smallest event loop that can drive a benchmark: epoll and nothing else. */
 #include "bench/load/reactor.h"
 
 #include <arpa/inet.h>

@@ -62,7 +62,7 @@ static void add_body(
 		options->ignore_eos ? "\"ignore_eos\":true," : "");
 }
 
-/* Whether this client has little patience. */
+/* Returns whether this client has little patience. */
 static bool leaves(struct replay *replay)
 {
 	return kvb_random_unit(&replay->random) < replay->options->leave_share;

@@ -1,4 +1,4 @@
-/* reply.c - see reply.h. */
+/* reply.c - just enough of an HTTP answer to know where it ends. */
 #include "bench/load/reply.h"
 
 #include <stdlib.h>

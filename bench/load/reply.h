@@ -1,9 +1,9 @@
 /*
- * reply.h - just enough of an HTTP answer to know where it ends.
+ * reply.h - reads only as much of an HTTP answer as is needed to find its end.
  *
- * For the closed-loop generator, which must cost less than the proxy it loads: status,
- * Content-Length, and the count of body bytes. Chunked answers are refused; the backends here
- * never send them for plain requests. kvbench, which meets real servers, uses llhttp instead.
+ * It is for the closed-loop generator, which must cost less than the proxy, and reads status,
+ * Content-Length and the number of body bytes. Chunked answers are refused; the backends here never
+ * send them for plain requests. kvbench, which meets real servers, uses llhttp instead.
  */
 #ifndef KVB_REPLY_H
 #define KVB_REPLY_H
@@ -21,7 +21,7 @@ struct kvb_reply {
 };
 
 void kvb_reply_begin(struct kvb_reply *reply);
-/* Bytes as they came. DONE exactly at the end of the answer; BAD if more bytes follow it. */
+/* Takes received bytes. DONE exactly at the end of the answer; BAD if more bytes follow. */
 enum kvb_reply_state kvb_reply_feed(struct kvb_reply *reply, const char *data, size_t len);
 
 #endif

@@ -1,4 +1,4 @@
-/* report.c - see report.h. Comparison is in compare.c. */
+/* report.c - results as JSON, as a table, and several side by side. Comparison is in compare.c. */
 #include "bench/load/report.h"
 
 #include <errno.h>

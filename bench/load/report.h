@@ -1,5 +1,5 @@
 /*
- * report.h - results as JSON, as a table, and several side by side.
+ * report.h - writes results as JSON, as a table, and several next to each other.
  */
 #ifndef KVB_REPORT_H
 #define KVB_REPORT_H
@@ -14,25 +14,26 @@
 
 struct json_t;
 
-/* What belongs to a run besides its figures. */
+/* Data about a run in addition to its figures. */
 struct kvb_report {
 	const struct kvb_options *options; /* borrowed */
 	const char *model;
 	const struct kvb_tally *tally; /* for the kinds of errors */
 	struct kvb_result result;
 	uint64_t stale;
-	uint64_t retried; /* answers 429 and 503 after which the request came again */
+	uint64_t retried; /* number of answers 429 and 503 after which the request was sent again */
 };
 
 /*
- * The result as a JSON object; caller owns it. A figure that is unknown is null: percentiles of
- * nothing, the cached share where no answer reports it.
+ * Makes the result as a JSON object, which the caller owns. An unknown figure is null: percentiles
+ * without samples, or the cached share if no answer reports it.
  */
 struct json_t *kvb_report_json(const struct kvb_report *report);
 /* Writes it to the file that the options name, or to standard output. */
 enum kvw_err kvb_report_write(const struct kvb_report *report) KVW_MUST_CHECK;
 void kvb_report_print(const struct kvb_report *report, FILE *out);
-/* Tables of files that kvb_report_write() wrote. KVW_EIO, KVW_EPROTO: said on error. */
+/* Prints tables of files that kvb_report_write() wrote. KVW_EIO, KVW_EPROTO: a message was written
+ * to error. */
 enum kvw_err kvb_report_compare(char **files, size_t count, FILE *out, FILE *error) KVW_MUST_CHECK;
 
 #endif

@@ -1,5 +1,5 @@
 /*
- * run.c - see run.h.
+ * run.c - requests under way: sends them when due, reads the streams, counts what happened.
  *
  * Times are taken where bytes are read: the first content event ends TTFT, the next ones make the
  * gaps between tokens. A request is measured from when it was sent; how long it then was overdue is
@@ -269,7 +269,8 @@ static const struct kvb_http_handler handler = {
 
 /*
  * A request sent early counts as sent when it is due. This program's own lateness is added as it
- * would be at the clock's speed, not multiplied by it; kvsim does the same, from the header x-sim-due.
+ * would be at the clock's speed, not multiplied by it; kvsim does the same, from the header
+ * x-sim-due.
  */
 static void add_due(struct call *call, struct kvb_buf *headers)
 {

@@ -1,8 +1,9 @@
 /*
- * run.h - requests under way: sends them when due, reads the streams, counts what happened.
+ * run.h - sends requests when they are due, reads the streams, and counts the results.
  *
- * A workload (chat.c, replay.c, engine.c) decides what is asked and when; the run sends, keeps to the cap on
- * concurrency, takes times and reports each end to the workload. One thread, one libevent loop.
+ * A workload (chat.c, replay.c, engine.c) decides which requests are sent, and when; the run sends
+ * them within the limit on concurrency, measures times and reports each end to the workload. One
+ * thread, one libevent loop.
  */
 #ifndef KVB_RUN_H
 #define KVB_RUN_H
@@ -20,47 +21,51 @@ struct event_base;
 struct kvb_http;
 struct kvb_run;
 
-/* What is asked of a server. */
+/* A request to a server. */
 struct kvb_request {
-	struct kvb_buf body;    /* JSON; the run takes it */
-	uint64_t session;       /* sent in the session header; 0: none */
-	int64_t planned_tokens; /* of the prompt, for answers without usage */
+	struct kvb_buf body;    /* JSON; the run takes it over */
+	uint64_t session;       /* value of the session header; 0: none */
+	int64_t planned_tokens; /* tokens of the prompt, used if the answer has no usage */
 	int64_t due_ns;
-	bool leaves;     /* its client waits for options->leave_after_s only, and does not come back */
-	int64_t lead_ns; /* it is submitted so long before due_ns, for kvsim to hold; 0: when due */
+	bool leaves; /* its client waits for options->leave_after_s only, and does not come back */
+	/* it is sent so long before due_ns, and kvsim holds it until then; 0: it is sent when
+	 * due */
+	int64_t lead_ns;
 	/*
-	 * The end, also when it failed: record->ok says which. Both are borrowed for the call, which
-	 * may submit further requests; text is the answer's.
+	 * Called at the end, also after a failure; record->ok says which. The record and the
+	 * answer's text are borrowed for the call, which may submit further requests.
 	 */
 	void (*done)(void *arg, const struct kvb_record *record, const struct kvb_buf *text);
 	void *arg;
 };
 
-/* Connects to nothing yet. options are borrowed. KVW_EINVAL, KVW_ENOTFOUND: said on stderr. */
+/* Does not connect yet. options are borrowed. KVW_EINVAL, KVW_ENOTFOUND: a message was written to
+ * stderr. */
 enum kvw_err kvb_run_create(struct event_base *base, const struct kvb_options *options,
 	struct kvb_run **out) KVW_MUST_CHECK;
-/* Model to ask for: the option's, else the first of /v1/models. NULL: said on stderr why not. */
+/* Returns the model for requests: the option's, else the first in /v1/models. NULL: the reason was
+ * written to stderr. */
 const char *kvb_run_model(struct kvb_run *run);
-/* total: how many requests there will be, for the progress line. */
+/* total: the number of requests that there will be, for the progress line. */
 void kvb_run_expect(struct kvb_run *run, uint64_t total);
-/* Sends now, or as soon as the cap allows. */
+/* Sends the request now, or as soon as the limit on concurrency allows. */
 void kvb_run_submit(struct kvb_run *run, struct kvb_request *request_take);
-/* Serves the loop until as many requests have ended as were expected. */
+/* Runs the loop until as many requests have ended as were expected. */
 void kvb_run_wait(struct kvb_run *run);
 struct kvb_tally *kvb_run_tally(struct kvb_run *run);
-/* Forgets what the tally has seen so far: what comes now is measured. */
+/* Clears the tally: requests from now on are measured. */
 void kvb_run_measure(struct kvb_run *run);
-/* The client of the first server, for requests of the caller's own. */
+/* Returns the HTTP client of the first server, for the caller's own requests. */
 struct kvb_http *kvb_run_server(struct kvb_run *run);
-/* Real time from the first request sent to the last answer. */
+/* Returns the real time from the first request to the last answer. */
 int64_t kvb_run_duration_ns(const struct kvb_run *run);
-/* Kept-alive connections that the server had closed meanwhile. */
+/* Returns the number of kept connections that the server had closed in the meantime. */
 uint64_t kvb_run_stale(const struct kvb_run *run);
-/* Answers 429 and 503 after which the request was sent again. */
+/* Returns the number of answers 429 and 503 after which the request was sent again. */
 uint64_t kvb_run_retried(const struct kvb_run *run);
 void kvb_run_destroy(struct kvb_run *run);
 
-/* The workloads: submit everything and wait for its end. */
+/* The workloads: each submits all its requests and waits until they have ended. */
 enum kvw_err kvb_chat(struct kvb_run *run, struct event_base *base,
 	const struct kvb_options *options) KVW_MUST_CHECK;
 enum kvw_err kvb_replay(struct kvb_run *run, struct event_base *base,

@@ -1,4 +1,4 @@
-/* sse.c - see sse.h. */
+/* sse.c - server-sent events out of bytes that arrive in any pieces. */
 #include "bench/load/sse.h"
 
 #include <string.h>

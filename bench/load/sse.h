@@ -1,8 +1,8 @@
 /*
- * sse.h - server-sent events out of bytes that arrive in any pieces.
+ * sse.h - reads server-sent events from bytes that arrive in any pieces.
  *
  * Lines end with LF or CRLF; the `data:` lines of an event are joined by LF; comments and other
- * fields are skipped. An event is reported when the blank line behind it has come.
+ * fields are skipped. An event is reported when the blank line after it has come.
  */
 #ifndef KVB_SSE_H
 #define KVB_SSE_H
@@ -12,8 +12,8 @@
 #include "bench/load/mem.h"
 
 struct kvb_sse {
-	struct kvb_buf line; /* a line whose end has not come yet */
-	struct kvb_buf data; /* of the event being read */
+	struct kvb_buf line; /* a line of which the end has not come yet */
+	struct kvb_buf data; /* data of the event that is being read */
 	int has_data;
 };
 

@@ -1,4 +1,7 @@
-/* stamps.c - see stamps.h. A stamp cut by the end of a read is completed in a small window. */
+/*
+ * stamps.c - times written into a stream of bytes and found again on the other side. A stamp cut by
+ * the end of a read is completed in a small window.
+ */
 #include "bench/load/stamps.h"
 
 #include <string.h>

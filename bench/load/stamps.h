@@ -1,5 +1,5 @@
 /*
- * stamps.h - times written into a stream of bytes and found again on the other side.
+ * stamps.h - writes times into a stream of bytes and finds them at the receiver.
  *
  * A stamp is a key and twenty digits of nanoseconds; it is found wherever it lies in the stream,
  * however a proxy has cut and framed the bytes on the way.
@@ -13,7 +13,7 @@
 #define KVB_STAMP_KEY "\"kvb_ns\":\""
 #define KVB_STAMP_LEN (sizeof(KVB_STAMP_KEY) - 1 + 20)
 
-/* What is left over of a read whose end may be the beginning of a stamp. */
+/* The last bytes of a read, which may be the beginning of a stamp. */
 struct kvb_stamp_reader {
 	char tail[KVB_STAMP_LEN];
 	size_t tail_len;

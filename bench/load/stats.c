@@ -1,4 +1,7 @@
-/* stats.c - see stats.h. Adding is O(1) amortised, the first percentile O(n log n). */
+/*
+ * stats.c - samples and their percentiles. Adding is O(1) amortised, the first percentile O(n log
+ * n).
+ */
 #include "bench/load/stats.h"
 
 #include <stdlib.h>

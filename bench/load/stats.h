@@ -17,7 +17,7 @@ struct kvb_samples {
 	bool sorted;
 };
 
-/* What tables and JSON show of a set of samples. All 0 where count is 0. */
+/* The figures that tables and JSON show for a set of samples. All are 0 if count is 0. */
 struct kvb_summary {
 	size_t count;
 	double mean, p50, p90, p99, max;
@@ -25,12 +25,12 @@ struct kvb_summary {
 
 void kvb_samples_add(struct kvb_samples *set, double value);
 /*
- * The p-th percentile, p within 0..100, by linear interpolation between the two nearest ranks:
- * rank (count - 1) * p / 100 counted from 0. 0 when there are no samples. Sorts the set.
+ * Returns the p-th percentile, p within 0..100, by linear interpolation between the two nearest
+ * ranks: rank (count - 1) * p / 100 counted from 0. 0 when there are no samples. Sorts the set.
  */
 double kvb_samples_percentile(struct kvb_samples *set, double p);
 double kvb_samples_mean(const struct kvb_samples *set);
-/* Every sample is multiplied by scale in what is returned. Sorts the set. */
+/* The figures are those of the samples multiplied by scale. Sorts the set. */
 struct kvb_summary kvb_samples_summary(struct kvb_samples *set, double scale);
 void kvb_samples_finish(struct kvb_samples *set);
 

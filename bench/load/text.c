@@ -1,4 +1,4 @@
-/* text.c - see text.h. Cost: one random number per eight words. */
+/* text.c - prompt text made from numbers. Cost: one random number per eight words. */
 #include "bench/load/text.h"
 
 #include <math.h>

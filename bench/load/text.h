@@ -1,5 +1,5 @@
 /*
- * text.h - prompt text made from numbers.
+ * text.h - makes prompt text from numbers.
  *
  * Text is a sequence of common English words of three letters, each followed by a space: four
  * bytes, and about one token in the usual tokenizers, so that a prompt meant to be n tokens long
@@ -14,34 +14,36 @@
 
 #include "bench/load/mem.h"
 
-/* Sequence of numbers from a seed (splitmix64). The state is the caller's; no thread rules. */
+/* Returns the next number of a sequence from a seed (splitmix64). The caller owns the state. */
 uint64_t kvb_random(uint64_t *state);
 /* Uniform within [0, 1). */
 double kvb_random_unit(uint64_t *state);
-/* Exponentially distributed with the given mean: the gaps of a Poisson process. */
+/* Returns exponentially distributed numbers with the given mean, as the gaps of a Poisson process
+ * are. */
 double kvb_random_exponential(uint64_t *state, double mean);
 
 /* The words that texts are made of. i < KVB_TEXT_WORDS. */
 #define KVB_TEXT_WORDS 128
 const char *kvb_text_word(uint32_t i);
 /*
- * Adds `bytes` bytes of the text named by id. The text of an id is endless; a shorter request
+ * Appends `bytes` bytes of the text that belongs to id. That text is endless; a shorter request
  * gives a prefix of a longer one.
  */
 void kvb_text_add(struct kvb_buf *buf, uint64_t id, size_t bytes);
 
-/* A prompt given as blocks, as traces have it. */
+/* A prompt as a list of blocks, as in traces. */
 struct kvb_blocks {
 	const uint64_t *ids; /* borrowed */
 	size_t id_count;
 	uint32_t tokens;       /* length of the whole prompt */
-	uint32_t block_tokens; /* of each block but the last, which may be shorter or longer */
+	/* length of each block but the last, which may be shorter or longer */
+	uint32_t block_tokens;
 	double bytes_per_token;
 };
 
 /*
- * Adds the text of a prompt: equal leading ids give equal leading text, and the length in bytes is
- * tokens * bytes_per_token whatever the number of ids.
+ * Appends the text of a prompt: equal ids at the beginning give equal text at the beginning. The
+ * length in bytes is tokens * bytes_per_token, for any number of ids.
  */
 void kvb_text_add_blocks(struct kvb_buf *buf, const struct kvb_blocks *blocks);
 

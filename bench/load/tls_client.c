@@ -1,4 +1,4 @@
-/* tls_client.c - see tls_client.h. */
+/* tls_client.c - TLS of a benchmark's clients, by OpenSSL. */
 #include "bench/load/tls_client.h"
 
 #include <openssl/err.h>

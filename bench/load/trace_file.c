@@ -1,4 +1,4 @@
-/* trace_file.c - see trace_file.h. */
+/* trace_file.c - request traces in the format of Mooncake's public ones. */
 #include "bench/load/trace_file.h"
 
 #include <errno.h>

@@ -1,5 +1,5 @@
 /*
- * trace_file.h - request traces in the format of Mooncake's public ones.
+ * trace_file.h - reads request traces in the format of Mooncake's public ones.
  *
  * One JSON object a line: {"timestamp": ms, "input_length": tokens, "output_length": tokens,
  * "hash_ids": [...]}. Each id names a block of the prompt (512 tokens in the public traces); equal
@@ -24,14 +24,14 @@ struct kvb_trace_row {
 };
 
 struct kvb_trace {
-	struct kvb_trace_row *rows; /* owned, in order of timestamp */
+	struct kvb_trace_row *rows; /* owned, in the order of timestamps */
 	size_t count;
 };
 
 /*
- * Reads at most `limit` rows (0: all). KVW_EIO: the file cannot be read, KVW_EPROTO: a line is not
- * as above or out of order, KVW_ENOTFOUND: it holds no request; a message with the line's number
- * goes to error.
+ * Reads at most `limit` rows (0: all). KVW_EIO: the file cannot be read; KVW_EPROTO: a line has
+ * another form, or is out of order; KVW_ENOTFOUND: there is no request in it. A message with the
+ * line's number is written to error.
  */
 enum kvw_err kvb_trace_load(
 	const char *path, size_t limit, struct kvb_trace *out, FILE *error) KVW_MUST_CHECK;

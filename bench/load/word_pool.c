@@ -1,9 +1,9 @@
 /*
- * word_pool.c - see word_pool.h.
+ * word_pool.c - words that cost one token each, for prompts of a given length.
  *
- * A tokenizer's file is read, not run: a key of its vocabulary is taken for a token of its own. That
- * holds where the tokenizer cuts text into words before it looks them up, as those with byte-level
- * BPE and SentencePiece do; what a prompt really costs is in the server's usage.
+ * A tokenizer's file is read, not run: a key of its vocabulary is taken for a token of its own.
+ * That holds where the tokenizer cuts text into words before it looks them up, as those with
+ * byte-level BPE and SentencePiece do; what a prompt really costs is in the server's usage.
  */
 #include "bench/load/word_pool.h"
 
@@ -63,7 +63,7 @@ static int by_text(const void *a, const void *b)
 	return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-/* All words of a vocabulary, sorted, each once. */
+/* Collects all words of a vocabulary, sorted and without repetitions. */
 static void collect(struct kvb_word_pool *pool, json_t *vocabulary)
 {
 	size_t by_marker[3] = {0}, i;

@@ -21,22 +21,23 @@
 struct kvb_word_pool {
 	char **words; /* owned */
 	uint32_t count;
-	bool leading_blank; /* a text begins with a blank, so that its first word is like the others */
-	bool from_model;    /* false: the built-in words */
+	/* a text begins with a blank, so that its first word is tokenized like the others */
+	bool leading_blank;
+	bool from_model;    /* false: the words are the built-in ones */
 };
 
 /* The built-in words. */
 void kvb_word_pool_builtin(struct kvb_word_pool *pool);
 /*
- * Words of a tokenizer. path: a tokenizer.json or the folder with one. KVW_EIO, KVW_EPROTO: said
- * on error; nothing is to be released then.
+ * Loads the words of a tokenizer. path: a tokenizer.json, or its folder. KVW_EIO, KVW_EPROTO: a
+ * message was written to error, and there is nothing to release.
  */
 enum kvw_err kvb_word_pool_load(
 	struct kvb_word_pool *pool, const char *path, int64_t seed, FILE *error) KVW_MUST_CHECK;
-/* The same of a tokenizer.json's text. name: what messages call it. */
+/* Does the same with the text of a tokenizer.json. name: the text's name in messages. */
 enum kvw_err kvb_word_pool_read(struct kvb_word_pool *pool, const char *text, size_t len,
 	const char *name, int64_t seed, FILE *error) KVW_MUST_CHECK;
-/* Adds a text of `count` words drawn from random. */
+/* Appends a text of `count` words, which random chooses. */
 void kvb_word_pool_text(const struct kvb_word_pool *pool, struct kvb_py_random *random,
 	uint64_t count, struct kvb_buf *out);
 void kvb_word_pool_finish(struct kvb_word_pool *pool);

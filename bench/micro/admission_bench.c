@@ -1,17 +1,21 @@
 /*
- * admission_bench.c - requests that the admission of src/router/admission takes in a second and core.
+ * admission_bench.c - requests that the admission of src/router/admission takes in a second and
+ * core.
  *
- * A fleet of workers that work in turn, and a loop that does what the proxy's does: a request is looked up among the
- * programs, passes the gate if it is open, or is judged and waits; every 2 ms of simulated time the gate says what is
- * sent; first tokens and ends are reported. The time of all this is simulated, the CPU time is real. Requests and what
- * the workers do are prepared outside the measured part. So is what the strategy says (explain, pick): it has a
- * benchmark of its own. Leases are taken and given back within the measured part, since the gate reads them.
+ * A fleet of workers that work in turn, and a loop that does what the proxy's does: a request is
+ * looked up among the programs, passes the gate if it is open, or is judged and waits; every 2 ms
+ * of simulated time the gate says what is sent; first tokens and ends are reported. The time of all
+ * this is simulated, the CPU time is real. Requests and what the workers do are prepared outside
+ * the measured part. So is what the strategy says (explain, pick): it has a benchmark of its own.
+ * Leases are taken and given back within the measured part, since the gate reads them.
  *
- * Requests come at a fixed rate while nothing waits; else as many as keep the number of those that wait. The workers
- * together do as many as that rate, or twice as many where nothing is to wait. Every request has a promise, costs nearly
- * the same everywhere, and is a turn of one of some thousand programs.
+ * Requests come at a fixed rate while nothing waits; else as many as keep the number of those that
+ * wait. The workers together do as many as that rate, or twice as many where nothing is to wait.
+ * Every request has a promise, costs nearly the same everywhere, and is a turn of one of some
+ * thousand programs.
  *
- * An idle turn is one in which no worker can take a prompt: what looking through the queue costs in vain.
+ * An idle turn is one in which no worker can take a prompt: what looking through the queue costs in
+ * vain.
  *
  * One JSON line per figure on stdout, a table on stderr.
  */
@@ -23,8 +27,8 @@
 
 #include "admission/gate.h"
 
-#define TURN_NS      INT64_C(2000000)  /* between two looks at the gate, as in the proxy */
-#define PROGRAMS_NS  INT64_C(10000000) /* between two looks at the programs */
+#define TURN_NS      INT64_C(2000000)  /* time between two turns of the gate, as in the proxy */
+#define PROGRAMS_NS  INT64_C(10000000) /* time between two turns of the programs */
 #define PROGRAMS     65536             /* remembered: the default */
 #define TALKS        4096              /* programs that there are */
 #define CHUNKS       64                /* of a prompt, at most */
@@ -208,7 +212,8 @@ static void bench_finish(struct bench *b)
 
 /* --- what is prepared --- */
 
-/* The next turn of the next program: it starts again when its prompt has become too long. */
+/* Makes the request of the next program for its next turn. A program whose prompt has become too
+ * long starts again. */
 static struct request *make_request(struct bench *b)
 {
 	struct request *r = b->free;
@@ -454,7 +459,8 @@ static void run_round(const struct shape *shape, double rate, double seconds, do
 	double count = 0;
 
 	bench_init(&b, shape, rate);
-	/* Until the windows of the admission are filled: half a minute of its time, or a part of the round's. */
+	/* Until the windows of the admission are filled: half a minute of its time, or a part of
+	 * the round's. */
 	for (int64_t end = read_clock(CLOCK_MONOTONIC) + (int64_t)(seconds * 5e8);
 		b.now_ns < INT64_C(60000000000) && read_clock(CLOCK_MONOTONIC) < end;)
 		step(&b);

@@ -1,6 +1,7 @@
 /*
- * chase.c - see chase.h. One cycle through all lines (Sattolo's shuffle), so no walk ends up in a
- * short one that fits a cache.
+ * chase.c - a lock-free pointer chase: what two threads could gain at most where every step waits
+ * for memory. One cycle through all lines (Sattolo's shuffle), so no walk ends up in a short one
+ * that fits a cache.
  */
 #include "bench/micro/chase.h"
 

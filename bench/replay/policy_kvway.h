@@ -1,25 +1,26 @@
-/* policy_kvway.h - what an admission needs of the policy kvway. */
+/* policy_kvway.h - functions of the policy kvway that an admission calls. */
 #ifndef KVB_POLICY_KVWAY_H
 #define KVB_POLICY_KVWAY_H
 #include "bench/replay/replay_policy.h"
 #include "admission/programs.h"
 #include "kvway/route.h"
 
-/* What a pick of the job would decide now, and why. costs: of all workers. */
+/* Computes how a pick for the job would decide now, and why. costs: of all workers. */
 void kvb_kvway_explain(void *self, uint32_t job, int64_t now_ns, struct kvw_cost *costs, struct kvw_decision *out);
-/* The next pick of any job takes this worker. */
+/* Makes the next pick, of any job, choose this worker. */
 void kvb_kvway_force(void *self, uint32_t worker);
 struct kvw_candidates kvb_kvway_candidates(void *self);
-/* Of the job's last pick. */
+/* Returns the decision of the job's last pick. */
 const struct kvw_decision *kvb_kvway_decision(void *self, uint32_t job);
-/* The load and the key of a worker. */
+/* Returns the load of a worker, and its key. */
 struct kvw_load *kvb_kvway_load(void *self, uint32_t worker, uint64_t *key);
-/* What is known of its program. */
+/* Returns the data about the program to which the job belongs. */
 struct kvw_turn kvb_kvway_turn(void *self, uint32_t job, struct kvw_programs *programs);
-/* Tokens of its prompt, as far as the router knows them: 0 for a strategy that does not ask for prompts. */
+/* Returns the tokens of the job's prompt, as far as the router knows them: 0 for a strategy that
+ * does not use prompts. */
 uint32_t kvb_kvway_tokens(void *self, uint32_t job);
 
 struct kvw_admission;
-/* What the loops of admission kvway's router share. */
+/* Returns the state that the loops of the router share, for admission kvway. */
 struct kvw_admission *kvb_admission_kvway_shared(void *self);
 #endif

@@ -1,4 +1,7 @@
-/* replay_count.c - see replay_count.h. Times count from when a request first came. */
+/*
+ * replay_count.c - the figures of a replay that is over. Times count from when a request first
+ * came.
+ */
 #include "bench/replay/replay_count.h"
 
 #include <assert.h>

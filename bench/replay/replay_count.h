@@ -1,17 +1,17 @@
-/* replay_count.h - the figures of a replay that is over. */
+/* replay_count.h - computes the figures of a replay that has ended. */
 #ifndef KVB_REPLAY_COUNT_H
 #define KVB_REPLAY_COUNT_H
 
 #include "bench/replay/replay_run.h"
 
-/* What is counted while the replay goes on. */
+/* Numbers that are counted during the replay. */
 struct kvb_tally {
 	uint64_t refusals; /* a client that comes back may be refused several times */
-	uint64_t slow;     /* of these, neither within 100 ms nor by the deadline */
-	double late_s;     /* longest beyond its deadline that one waited for its refusal */
+	uint64_t slow;     /* refusals that came neither within 100 ms nor by the deadline */
+	double late_s; /* longest time that a request waited beyond its deadline for its refusal */
 };
 
-/* One refusal of a request that asked for the last time at course->asked_ns. */
+/* Counts a refusal of a request that had arrived, the last time, at course->asked_ns. */
 void kvb_tally_refusal(struct kvb_tally *tally, const struct kvb_job *job,
 	const struct kvb_course *course, int64_t now_ns);
 

@@ -1,6 +1,7 @@
 /*
- * replay_events.c - see replay_events.h. Events lie in a ring that grows; what follows each other and
- * is alike is handed over together, as one event of an engine names many blocks.
+ * replay_events.c - what the simulated engines publish of their caches, on its way to a router.
+ * Events lie in a ring that grows; what follows each other and is alike is handed over together, as
+ * one event of an engine names many blocks.
  */
 #include "bench/replay/replay_events.h"
 

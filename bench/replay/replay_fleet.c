@@ -1,4 +1,4 @@
-/* replay_fleet.c - see replay_fleet.h. */
+/* replay_fleet.c - the simulated workers, and what a router knows of them. */
 #include "bench/replay/replay_fleet.h"
 
 #include <assert.h>

@@ -1,4 +1,4 @@
-/* replay_jobs.c - see replay_jobs.h. */
+/* replay_jobs.c - what is replayed: prompts as chains of block hashes, and when they come. */
 #include "bench/replay/replay_jobs.h"
 
 #include <assert.h>

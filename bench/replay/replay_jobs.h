@@ -1,7 +1,8 @@
 /*
- * replay_jobs.h - what is replayed: prompts as chains of block hashes, and when they come.
+ * replay_jobs.h - the jobs of a replay: prompts as chains of block hashes, and their times of
+ * arrival.
  *
- * A job's prompt is known by the ids of its blocks of KVB_ID_TOKENS tokens, as Mooncake's traces
+ * A job's prompt is given by the ids of its blocks of KVB_ID_TOKENS tokens, as Mooncake's traces
  * have them; the last block may be partial. Smaller blocks (an engine's, a router's chunks) get
  * hashes that follow from their place in such a block: two prompts that share an id share all
  * blocks within it, as they would share its text.
@@ -21,53 +22,57 @@
 #define KVB_CLASSES   4u
 
 struct kvb_job {
-	int64_t due_ns;      /* since the start; of one that follows: since that one's end */
+	int64_t due_ns; /* since the start; for a job that follows another: since the end of that */
 	uint32_t input;      /* tokens, at least 1 */
 	uint32_t output;     /* tokens, at least 1 */
 	uint32_t next;       /* the job that follows this one; KVB_NO_JOB: none */
 	uint32_t id_count;   /* ceil(input / KVB_ID_TOKENS) */
-	const uint64_t *ids; /* each of its block and all before; owned by the list */
-	bool follows;        /* comes after another's end, not at a time of its own */
-	uint32_t direct;     /* the worker it is sent to past the router; KVB_ROUTED: none */
-	uint8_t class; /* 0: as any; what has a higher number yields to what has a lower one */
+	/* each is a hash of its block and all blocks before; owned by the list */
+	const uint64_t *ids;
+	bool follows;        /* begins when another job has ended, not at a fixed time */
+	uint32_t direct;     /* the worker to which it is sent past the router; KVB_ROUTED: none */
+	/* 0: the usual class; a request with a higher number yields to one with a lower number */
+	uint8_t class;
 };
 
 struct kvb_jobs {
-	struct kvb_job *items; /* owned; those with a time of their own in its order */
+	struct kvb_job *items; /* owned; those that do not follow others are in the order of time */
 	size_t count, capacity;
-	bool retry;       /* a refused client comes back, and gives up after some times */
-	int64_t until_ns; /* programs are counted that finish until then; 0: all */
+	bool retry;       /* a refused client comes back, and stops after several refusals */
+	int64_t until_ns; /* programs that end until then are counted; 0: all */
 };
 
-/* Adds a job; ids are copied and chained. Returns its number. */
+/* Adds a job; the ids are copied and chained. Returns the job's number. */
 uint32_t kvb_jobs_add(struct kvb_jobs *jobs, int64_t due_ns, uint32_t input, uint32_t output,
 	const uint64_t *ids);
 /* Job `next` begins gap_ns after job `job` has ended. */
 void kvb_jobs_follow(struct kvb_jobs *jobs, uint32_t job, uint32_t next, int64_t gap_ns);
-/* Some job follows another one: clients wait for answers. */
+/* Returns whether some job follows another one, so that clients wait for answers. */
 bool kvb_jobs_closed_loop(const struct kvb_jobs *jobs);
-/* The job bypasses the router: another client sends it to this worker. */
+/* Makes the job bypass the router: another client sends it to this worker. */
 void kvb_jobs_direct(struct kvb_jobs *jobs, uint32_t job, uint32_t worker);
-/* All requests of a trace, its clock running `scale` times as fast. */
+/* Adds all requests of a trace, whose clock runs `scale` times as fast. */
 void kvb_jobs_from_trace(struct kvb_jobs *jobs, const struct kvb_trace *trace, double scale);
-/* Jobs of one moment come evenly until the next moment at which any comes: a recorded trace may have its times rounded to
- * seconds, in which no router can hear of another's. No job follows another. */
+/* Spreads jobs with the same time evenly until the next time: times in a recorded trace may be
+ * rounded to seconds, so that no router could react to other jobs in time. No job may follow
+ * another. */
 void kvb_jobs_spread(struct kvb_jobs *jobs);
-/* Of a trace: at least so long between two requests, as kvbench's --pause-ms. */
+/* Leaves at least this time between two requests of a trace, as kvbench's --pause-ms does. */
 void kvb_jobs_pause(struct kvb_jobs *jobs, int64_t pause_ns);
 void kvb_jobs_finish(struct kvb_jobs *jobs);
 
-/* Chain hashes of the job's full blocks of `size` tokens, which divides KVB_ID_TOKENS. */
+/* Returns the chain hash of a full block of `size` tokens, which divides KVB_ID_TOKENS. */
 uint64_t kvb_job_block(const struct kvb_job *job, uint32_t size, uint32_t block);
-/* Tokens of the longest beginning that two prompts share. */
+/* Returns the tokens at the beginning that two prompts have in common. */
 uint32_t kvb_job_shared(const struct kvb_job *a, const struct kvb_job *b);
 
-/* What an engine reuses of a prompt of which it holds `held` tokens: whole blocks, never all. */
+/* Returns how much an engine reuses of a prompt of which it holds `held` tokens: whole blocks, but
+ * never the whole prompt. */
 uint32_t kvb_job_reused(const struct kvb_job *job, uint32_t held, uint32_t block);
 
-/* Well-mixed bits of any 64. */
+/* Returns 64 well-mixed bits. */
 uint64_t kvb_mix(uint64_t x);
-/* The next of a sequence of random numbers within [0, 1). */
+/* Returns the next of a sequence of random numbers within [0, 1). */
 double kvb_random(uint64_t *state);
 
 #endif

@@ -1,4 +1,7 @@
-/* replay_limit.c - see replay_limit.h. Times are of the one machine, in nanoseconds. */
+/*
+ * replay_limit.c - a bound that no router can beat on these workers. Times are of the one machine,
+ * in nanoseconds.
+ */
 #include "bench/replay/replay_limit.h"
 
 #include <math.h>
@@ -189,8 +192,8 @@ static int longest_first(const void *a, const void *b)
 	return *x < *y ? 1 : *x > *y ? -1 : 0;
 }
 
-/* How many of the tasks that must run within [begin, end] cannot: the fewest, that is the longest
- * of them, whose work is more than there is time for. */
+/* Returns how many of the tasks whose release and deadline lie within [begin, end] must fail at
+ * least: the fewest that can be left out, the longest first, so that the work of the rest fits. */
 static size_t must_fail(const struct limit *limit, double begin, double end)
 {
 	double *works = kvb_alloc(limit->count, sizeof(works[0]));

@@ -1,5 +1,5 @@
 /*
- * replay_limit.h - a bound that no router can beat on these workers.
+ * replay_limit.h - computes a bound that no router can exceed on these workers.
  *
  * The bound is one machine as fast as all workers together, with one cache that forgets nothing
  * and has a block as soon as any request asked for it, and work that divides over all workers
@@ -20,7 +20,7 @@
 
 #include "bench/replay/replay_run.h"
 
-/* As kvb_replay_run; percentiles are NAN, the share of workers NULL. */
+/* As kvb_replay_run, but percentiles are NAN, and the share of workers is NULL. */
 struct kvb_replay_result kvb_replay_limit(
 	const struct kvb_fleet_options *options, const struct kvb_jobs *jobs, double late);
 

@@ -1,8 +1,8 @@
 /*
- * replay_routers.c - see replay_routers.h.
+ * replay_routers.c - several replicas of kvway before the same workers.
  *
- * What the routers say to each other is due at moments of its own; it is caught up with, in order, before anything else
- * that is later. Nothing happens in between that it could change.
+ * What the routers say to each other is due at moments of its own; it is caught up with, in order,
+ * before anything else that is later. Nothing happens in between that it could change.
  */
 #include "bench/replay/replay_routers.h"
 

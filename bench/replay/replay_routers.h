@@ -1,12 +1,13 @@
 /*
- * replay_routers.h - several replicas of kvway before the same workers.
+ * replay_routers.h - simulates several replicas of kvway with the same workers.
  *
- * A policy and an admission that stand for N of each: every request goes to one of them, as a load balancer would
- * have it, and each learns of its own requests only. What they know of each other's load they have by the messages
- * of src/router/sharing, written, read and applied by its code; here is only the way between them, which takes as
- * long as Redis is said to. They speak in turn, each once an interval.
+ * A policy and an admission that contain N of each: every request goes to one of the replicas, as
+ * by a load balancer, and each replica sees its own requests only. They exchange their load by the
+ * messages of src/router/sharing, whose code writes, reads and applies them; this file only
+ * simulates the transport, which takes as long as Redis would. They send in turn, each once in an
+ * interval.
  *
- * Besides them there may be a peer that is none and says what is not so, in messages of the same kind.
+ * In addition there may be a false peer, which sends wrong messages of the same kind.
  */
 #ifndef KVB_REPLAY_ROUTERS_H
 #define KVB_REPLAY_ROUTERS_H
@@ -17,21 +18,22 @@
 
 enum kvb_odd_peer {
 	KVB_PEER_NONE,
-	KVB_PEER_STALE, /* repeats what the first router said 30 s after the begin, as new each time */
-	KVB_PEER_LYING, /* has every worker busy for as long as a message can say */
-	KVB_PEER_BIASED, /* the same of half of the workers */
+	/* it repeats the first router's message of 30 s after the begin, as a new one each time */
+	KVB_PEER_STALE,
+	KVB_PEER_LYING, /* it claims that every worker is as busy as a message can express */
+	KVB_PEER_BIASED, /* it claims the same for half of the workers */
 };
 
 struct kvb_routers {
 	uint32_t count;       /* 1..KVB_MOST_ROUTERS */
 	bool shared;          /* they hear each other */
-	bool sticky;          /* requests that begin alike go to the same one */
+	bool sticky;          /* requests with the same beginning go to the same replica */
 	int64_t interval_ns, life_ns;
-	int64_t delay_ns;     /* from one that speaks to those that hear */
-	int64_t lost_ns;      /* Redis is gone from here; INT64_MAX: never */
+	int64_t delay_ns;     /* time from the sender to the receivers */
+	int64_t lost_ns;      /* Redis cannot be reached from here on; INT64_MAX: always */
 	enum kvb_odd_peer odd;
-	const struct kvb_policy *policy;       /* of each: kvway or kvaware */
-	const struct kvb_admission *admission; /* of each: kvway or NULL */
+	const struct kvb_policy *policy;       /* policy of each replica: kvway or kvaware */
+	const struct kvb_admission *admission; /* admission of each replica: kvway or NULL */
 };
 
 /* Both read fleet->options.routers. */

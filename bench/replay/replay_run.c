@@ -160,7 +160,7 @@ static void refuse(struct run *run, const struct kvb_admission_answer *answer)
 			(struct due){run->now_ns + run->jobs->items[job->next].due_ns, job->next});
 }
 
-/* The worker gets the job, or first another one that prefills for it. */
+/* Sends the job to the worker, or first to another one that prefills for it. */
 static void give(struct run *run, uint32_t job, uint32_t worker)
 {
 	uint32_t prefiller = KVB_ROUTED;
@@ -173,7 +173,7 @@ static void give(struct run *run, uint32_t job, uint32_t worker)
 		kvb_fleet_send_parted(run->fleet, job, worker, prefiller, run->now_ns);
 }
 
-/* False: the worker does not take it. */
+/* Returns false if the worker does not accept the request. */
 static bool send(struct run *run, uint32_t job)
 {
 	const struct kvb_admission_ops *ops = run->admission->ops;
@@ -243,7 +243,8 @@ static int64_t next_moment(struct run *run)
 	return next;
 }
 
-/* The admission hears of the streams that a step gave a further token before it hears of those that the step began. */
+/* The admission hears of the streams that a step gave a further token before it hears of those that
+ * the step began. */
 static void step_over(struct run *run, uint32_t worker)
 {
 	const struct kvb_fleet_worker *w = &run->fleet->workers[worker];

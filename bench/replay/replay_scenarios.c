@@ -1,4 +1,7 @@
-/* replay_scenarios.c - see replay_scenarios.h. Times in seconds, lengths in tokens. */
+/*
+ * replay_scenarios.c - workloads that need no trace, from scenarios.def. Times in seconds, lengths
+ * in tokens.
+ */
 #include "bench/replay/replay_scenarios.h"
 
 #include <math.h>
@@ -161,8 +164,9 @@ static void agentic(struct kvb_jobs *jobs, double scale, uint32_t workers, uint6
 }
 
 /*
- * One program: a system prompt that others share, the files that it is about, and turns that each add
- * an answer and what a tool gave back, until the context is full. Tools take seconds, some minutes.
+ * One program: a system prompt that others share, the files that it is about, and turns that each
+ * add an answer and what a tool gave back, until the context is full. Tools take seconds, some
+ * minutes.
  */
 static void program(struct maker *m, double at_s)
 {

@@ -1,7 +1,7 @@
 /*
- * replay_scenarios.h - workloads that need no trace, from scenarios.def.
+ * replay_scenarios.h - makes workloads that need no trace, from scenarios.def.
  *
- * Fixed by the seed: the same seed gives the same jobs everywhere.
+ * The same seed gives the same jobs everywhere.
  */
 #ifndef KVB_REPLAY_SCENARIOS_H
 #define KVB_REPLAY_SCENARIOS_H
@@ -12,7 +12,7 @@
 
 struct kvb_scenario {
 	const char *name;
-	/* Adds the jobs; rates of arrival are multiplied by `scale` and by workers / 8. */
+	/* Adds the jobs. Rates of arrival are multiplied by `scale` and by workers / 8. */
 	void (*make)(struct kvb_jobs *jobs, double scale, uint32_t workers, uint64_t seed);
 	struct kvb_oddity odd;
 	struct kvb_resets resets;

@@ -1,17 +1,17 @@
-/* replay_slo.h - what a good answer is, in every figure of the replay. */
+/* replay_slo.h - defines which answers are good, for every figure of the replay. */
 #ifndef KVB_REPLAY_SLO_H
 #define KVB_REPLAY_SLO_H
 
 #include <stdint.h>
 
-/* A good answer came in time: first token within ttft_s + input / tokens_per_s, and less than
+/* A good answer came in time: its first token within ttft_s + input / tokens_per_s, and less than
  * tpot_s for each further token. */
 struct kvb_replay_slo {
 	double ttft_s, tokens_per_s, tpot_s;
 };
 extern const struct kvb_replay_slo kvb_replay_slo;
 
-/* Seconds that a prompt's first token may take. */
+/* Returns the seconds that the first token of a prompt may take. */
 static inline double kvb_slo_first_s(uint32_t input)
 {
 	return kvb_replay_slo.ttft_s + input / kvb_replay_slo.tokens_per_s;

@@ -1,7 +1,7 @@
 /*
- * sim_clock.h - simulated time as a straight line through real time.
+ * sim_clock.h - computes simulated time from real time, as a linear function.
  *
- * The only place where --speed has an effect.
+ * This is the only place where --speed has an effect.
  */
 #ifndef KVB_SIM_CLOCK_H
 #define KVB_SIM_CLOCK_H
@@ -10,7 +10,7 @@
 
 struct kvb_sim_clock {
 	int64_t origin_ns; /* real time at simulated 0 */
-	double speed;      /* simulated seconds per real second, > 0 */
+	double speed;      /* simulated seconds per real second, above 0 */
 };
 
 static inline int64_t kvb_sim_of_real(const struct kvb_sim_clock *clock, int64_t real_ns)

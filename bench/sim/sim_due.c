@@ -1,4 +1,4 @@
-/* sim_due.c - see sim_due.h. */
+/* sim_due.c - when a request that says when it is due arrives, in simulated time. */
 #include "bench/sim/sim_due.h"
 
 #define DIGITS_MOST 18 /* below 2^63 */

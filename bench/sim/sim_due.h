@@ -1,17 +1,17 @@
 /*
- * sim_due.h - when a request that says when it is due arrives, in simulated time.
+ * sim_due.h - computes when a request that has a due time arrives, in simulated time.
  *
- * With --speed X a request's way through the proxy would last X times as long in simulated time,
- * and what came together at the clock's speed would come apart. So a client that knows its requests
- * beforehand sends each one early and says so:
+ * With --speed X the time that a request needs to pass the proxy would be X times as long in
+ * simulated time, and requests that should come together would not. So a client that knows its
+ * requests in advance sends each one early, with a header:
  *
  *     x-sim-due: DUE LEAD
  *
- * both in nanoseconds, DUE of CLOCK_MONOTONIC: to be sent at DUE - LEAD, counts as sent at DUE.
- * What the way really took is added to DUE unmultiplied, which is what it would have been at the
- * clock's speed.
+ * both in nanoseconds, DUE of CLOCK_MONOTONIC: to be sent at DUE - LEAD, counts as sent at DUE. The
+ * time that the request really needed is added to DUE without multiplication, as it would be
+ * without --speed.
  *
- * A client that will leave says when, in nanoseconds of the same clock:
+ * A client that will disconnect announces when, in nanoseconds of the same clock:
  *
  *     x-sim-leave: WHEN
  *
@@ -31,14 +31,15 @@ struct kvb_due {
 	int64_t lead_ns; /* >= 0 */
 };
 
-/* A number without a sign; false if it is none, *out untouched. */
+/* Parses a number without a sign. Returns false if it is none; then *out is not changed. */
 bool kvb_due_number(const char *text, size_t len, int64_t *out);
 
-/* Reads the header's value; false if it is not two whole numbers, *out untouched. */
+/* Parses the header's value. Returns false if it is not two whole numbers; then *out is not
+ * changed. */
 bool kvb_due_parse(const char *text, size_t len, struct kvb_due *out);
 
-/* Simulated arrival of a request that really came at real_ns. Later than now in simulated time as
- * long as the way took less than about the lead. */
+/* Returns the simulated time of arrival of a request that really came at real_ns. It is later than
+ * now in simulated time as long as the request needed less than about the lead. */
 int64_t kvb_due_arrival_ns(
 	const struct kvb_due *due, const struct kvb_sim_clock *clock, int64_t real_ns);
 

@@ -1,5 +1,5 @@
 /*
- * sim_error.h - errors in vLLM's shapes.
+ * sim_error.h - makes errors in the forms that vLLM has.
  */
 #ifndef KVB_SIM_ERROR_H
 #define KVB_SIM_ERROR_H
@@ -8,7 +8,7 @@
 
 struct kvb_conn;
 
-/* What went wrong with a request, as vLLM would say it. */
+/* The error of a request, as vLLM would report it. */
 struct kvb_error {
 	int status;
 	const char *type; /* static: "BadRequestError", "NotFoundError", "Bad Request", ... */

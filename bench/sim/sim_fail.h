@@ -1,5 +1,5 @@
 /*
- * sim_fail.h - faults that a test asks a simulated worker for.
+ * sim_fail.h - faults that a test requests from a simulated worker.
  *
  * Written as `name` or `name=number`, several joined by `;`, in the request header x-sim-fail or
  * in GET /sim/fail?spec=... (percent-encoded). sim_fail.def is the list.
@@ -19,13 +19,14 @@ enum kvb_fail_kind {
 	KVB_FAIL_COUNT
 };
 
-/* The faults of one request; a value is -1 where the fault was not asked for. */
+/* The faults of one request; a value of -1 means that the fault was not requested. */
 struct kvb_fail {
 	int64_t value[KVB_FAIL_COUNT];
 };
 
 void kvb_fail_init(struct kvb_fail *fail);
-/* False, and *fail is as kvb_fail_init leaves it, if a name or number is wrong. */
+/* Parses faults. If a name or number is wrong, returns false, and *fail is as kvb_fail_init leaves
+ * it. */
 bool kvb_fail_parse(const char *text, size_t len, struct kvb_fail *fail);
 void kvb_fail_list(FILE *out);
 

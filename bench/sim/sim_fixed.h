@@ -1,10 +1,10 @@
 /*
- * sim_fixed.h - answers that cost next to nothing, for measuring what stands in front.
+ * sim_fixed.h - answers that cost almost nothing, for measurements of a proxy in front.
  *
- * --fixed-response: one write of bytes that were prepared before. --fixed-stream: events at a
- * fixed rate, each stamped with the sender's clock, so that a receiver on the same machine can
- * compute how late it came. All streams of a worker have the same interval, so a queue in the order
- * of the next event replaces a timer heap.
+ * --fixed-response: one write of prepared bytes. --fixed-stream: events at a fixed rate, each
+ * stamped with the sender's clock, so that a receiver on the same machine can compute how late it
+ * came. All streams of a worker have the same interval, so a queue in the order of the next event
+ * replaces a timer heap.
  */
 #ifndef KVB_SIM_FIXED_H
 #define KVB_SIM_FIXED_H

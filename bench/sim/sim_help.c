@@ -1,4 +1,4 @@
-/* sim_help.c - see sim_help.h. */
+/* sim_help.c - the text of `kvsim --help`. */
 #include "bench/sim/sim_help.h"
 
 const char kvb_sim_help[] =

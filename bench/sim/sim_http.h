@@ -22,80 +22,84 @@ struct event_base;
 struct kvb_http;
 struct kvb_conn;
 
-/* A request that was read whole. Borrowed: valid until its answer is complete. */
+/* A request that was read completely. Borrowed: valid until its answer is complete. */
 struct kvb_request {
 	const char *method;
-	const char *path;    /* NUL-terminated, without the query */
-	const char *query;   /* NUL-terminated, "" if there is none */
-	const char *headers; /* "name: value\n" in the order received; names as sent */
+	const char *path;    /* ends with a NUL; without the query */
+	const char *query;   /* ends with a NUL; "" if there is none */
+	const char *headers; /* lines "name: value\n" in the order received, with names as sent */
 	size_t headers_len;
-	const char *body; /* NULL if it was thrown away */
+	const char *body; /* NULL if the body was discarded */
 	size_t body_len;
 	uint8_t http_minor; /* of HTTP/1.x */
 };
 
-/* Value of the first field of that name (lower case), without its end; false if there is none. */
+/* Finds the value of the first field of that name (lower case), without its line end. Returns false
+ * if there is none. */
 bool kvb_request_header(
 	const struct kvb_request *request, const char *name, const char **value, size_t *len);
 
-/* What the server asks of the worker above it. */
+/* Functions of the worker that the server calls. */
 struct kvb_http_ops {
-	/* A request has arrived; it is answered now or later. */
+	/* A request has arrived; the worker answers it now or later. */
 	void (*request)(void *user, struct kvb_conn *conn, const struct kvb_request *request);
-	/* The connection has ended while an exchange was set with kvb_conn_set_exchange; the worker
-	 * ends it. The connection must not be used again. */
+	/* The connection has ended while it had an exchange, set by kvb_conn_set_exchange, which
+	 * the worker has to end. The connection must not be used again. */
 	void (*gone)(void *user, struct kvb_conn *conn, void *exchange);
-	/* Faults of a POST that names none of its own. */
+	/* Sets the faults of a POST that does not name any. */
 	void (*faults)(void *user, struct kvb_fail *out);
 };
 
 struct kvb_http_config {
 	const char *host;
 	uint16_t port;           /* 0: a free one */
-	double keepalive_s;      /* idle time after an answer; 0: for ever */
+	/* time without a request after which the connection is closed; 0: never */
+	double keepalive_s;
 	bool request_id_headers; /* answers carry x-request-id */
-	bool discard_bodies;     /* request bodies are counted and thrown away */
-	size_t max_body;         /* bytes; longer ones are answered 413 and closed */
+	bool discard_bodies;     /* bytes of request bodies are counted and discarded */
+	size_t max_body;         /* a longer body is answered with 413, and the connection closed */
 };
 
-/* NULL with a message on standard error if the address cannot be used. */
+/* Returns NULL on failure, for example if the address cannot be used, with a message on standard
+ * error. */
 struct kvb_http *kvb_http_create(struct event_base *base, const struct kvb_http_config *config,
 	const struct kvb_http_ops *ops, void *user);
 void kvb_http_destroy(struct kvb_http *http); /* closes all connections, calling gone */
-/* Resets every connection whose request is not answered, as a process that dies would. */
+/* Resets every connection whose request is not answered yet, as the end of a process would. */
 void kvb_http_cut_busy(struct kvb_http *http);
 uint16_t kvb_http_port(const struct kvb_http *http);
 uint64_t kvb_http_accepted(const struct kvb_http *http); /* connections, ever */
 uint32_t kvb_http_open(const struct kvb_http *http);     /* connections, now */
 
-/* The argument of `gone`; set NULL before the call that completes the answer. */
+/* Sets the argument of `gone`; to be set to NULL before the call that completes the answer. */
 void kvb_conn_set_exchange(struct kvb_conn *conn, void *exchange);
 const struct kvb_fail *kvb_conn_fail(const struct kvb_conn *conn);
-/* The request that is being answered. */
+/* Returns the request that is being answered. */
 const struct kvb_request *kvb_conn_request(const struct kvb_conn *conn);
 
-/* Further fields of an answer: a block of "name: value\r\n" each, or NULL. */
+/* Further fields of an answer, each member a block of lines "name: value\r\n", or NULL. */
 struct kvb_reply {
 	int status;
-	const char *before_length; /* fields that come before content-length */
+	const char *before_length; /* fields before content-length */
 	const char *content_type;  /* NULL: none */
-	const char *vary;          /* before all others; NULL: "vary: Origin" after content-type */
+	const char *vary; /* before all other fields; NULL: "vary: Origin" after content-type */
 };
 
-/* A whole answer; the connection is ready for the next request. */
+/* Sends a whole answer; the connection is then ready for the next request. */
 void kvb_http_reply(
 	struct kvb_conn *conn, const struct kvb_reply *reply, const char *body, size_t len);
 
-/* An answer in pieces: begin, any number of chunks, end. */
+/* These send an answer in pieces: begin, any number of chunks, end. */
 void kvb_http_stream_begin(struct kvb_conn *conn, const char *content_type);
-/* Bytes that are one chunk on the wire; `content` if they count for faults "after tokens". */
+/* Sends bytes as one chunk; `content`: they count for faults "after tokens". */
 void kvb_http_stream_chunk(struct kvb_conn *conn, const char *data, size_t len, bool content);
 void kvb_http_stream_end(struct kvb_conn *conn);
 
-/* Bytes of a complete answer, head included, made by the caller: the cheapest way to answer. */
+/* Sends the bytes of a complete answer with its head, made by the caller: the cheapest way to
+ * answer. */
 void kvb_http_raw(struct kvb_conn *conn, const char *data, size_t len);
 
-/* "date: ...\r\nserver: uvicorn\r\n" of this second. */
+/* Returns "date: ...\r\nserver: uvicorn\r\n" for this second. */
 const char *kvb_http_date(struct kvb_http *http);
 const char *kvb_http_reason(int status);
 

@@ -1,6 +1,6 @@
 /*
- * sim_http_conn.h - one connection, shared by the parts of the server only: sim_http.c owns
- * lifetimes, sim_http_in.c reads requests, sim_http_out.c writes answers and plays the faults.
+ * sim_http_conn.h - a connection, as the files of the server share it: sim_http.c creates and frees
+ * connections, sim_http_in.c reads requests, sim_http_out.c writes answers and executes faults.
  */
 #ifndef KVB_SIM_HTTP_CONN_H
 #define KVB_SIM_HTTP_CONN_H
@@ -13,13 +13,13 @@
 #include "bench/sim/sim_http.h"
 
 enum kvb_conn_state {
-	KVB_CONN_READING, /* between requests, or amid one */
-	KVB_CONN_BUSY,    /* a request was read whole and its answer is not complete */
-	KVB_CONN_CLOSING, /* ends when what is buffered has been written */
-	KVB_CONN_DEAD     /* closed; waits to be reaped */
+	KVB_CONN_READING, /* between two requests, or while a request arrives */
+	KVB_CONN_BUSY,    /* a request was read completely, and its answer is not complete */
+	KVB_CONN_CLOSING, /* ends when the buffered bytes have been written */
+	KVB_CONN_DEAD     /* closed, and waits to be freed */
 };
 
-/* What the connection's timer is for; one thing at a time. */
+/* For which purpose the connection's timer runs; only one at a time. */
 enum kvb_conn_timer { KVB_TIMER_NONE, KVB_TIMER_DELAY, KVB_TIMER_SPLIT, KVB_TIMER_CUT };
 
 /* How a fault ends a connection whose answer was cut short. */
@@ -29,8 +29,8 @@ TAILQ_HEAD(kvb_conn_list, kvb_conn);
 
 struct kvb_conn {
 	struct kvb_http *http;
-	TAILQ_ENTRY(kvb_conn) all;  /* http->conns, or http->dead */
-	TAILQ_ENTRY(kvb_conn) idle; /* http->idle while is_idle */
+	TAILQ_ENTRY(kvb_conn) all;  /* entry of http->conns or of http->dead */
+	TAILQ_ENTRY(kvb_conn) idle; /* entry of http->idle while is_idle */
 	int fd;
 	enum kvb_conn_state state;
 	enum kvb_conn_cut cut;
@@ -42,15 +42,16 @@ struct kvb_conn {
 
 	struct kvb_request request;
 	struct kvb_buf target, headers, body;
-	struct kvb_buf pending; /* input that came while the connection was busy */
+	struct kvb_buf pending; /* input that came while a request was being answered */
 	struct kvb_fail fail;
-	void *exchange; /* the worker's; NULL: `gone` is not called when the connection ends */
+	/* the worker's object; NULL: `gone` is not called when the connection ends */
+	void *exchange;
 
 	struct kvb_buf out;
-	size_t out_pos;          /* bytes of out already written */
+	size_t out_pos;          /* number of bytes of `out` that are written already */
 	uint64_t content_events; /* of the current stream */
 	uint64_t served;         /* answers completed */
-	int64_t idle_ns;         /* since when it is idle */
+	int64_t idle_ns;         /* since when it is between two requests */
 };
 
 struct kvb_http {
@@ -65,7 +66,7 @@ struct kvb_http {
 	llhttp_settings_t settings;
 	uint64_t accepted;
 	uint32_t open;
-	char *scratch;  /* owned; what one read brings */
+	char *scratch;  /* owned; buffer for one read */
 	int64_t date_s; /* second of `date` */
 	char date[80];
 	uint64_t id_state; /* for x-request-id */
@@ -73,22 +74,23 @@ struct kvb_http {
 
 /* sim_http.c */
 void kvb_conn_end(struct kvb_conn *conn, bool reset);          /* closes, calls `gone`, parks */
-void kvb_conn_idle(struct kvb_conn *conn);                     /* between requests from now on */
+void kvb_conn_idle(struct kvb_conn *conn); /* from now on it is between two requests */
 void kvb_conn_busy(struct kvb_conn *conn);                     /* no longer */
 void kvb_conn_watch(struct kvb_conn *conn, bool closing_only); /* or input too */
 
 /* sim_http_in.c */
 void kvb_http_set_callbacks(struct kvb_http *http);
-/* Reads requests until the input ends or one of them has to wait; the rest is kept. */
+/* Reads requests until the input ends or a request has to wait; the rest is kept. */
 void kvb_conn_feed(struct kvb_conn *conn, const char *data, size_t len);
-void kvb_conn_dispatch(struct kvb_conn *conn); /* hands the request to the worker */
+void kvb_conn_dispatch(struct kvb_conn *conn); /* passes the request to the worker */
 void kvb_conn_ready(struct kvb_conn *conn);    /* answer complete: next request */
 
 /* sim_http_out.c */
 void kvb_conn_flush(struct kvb_conn *conn);
 void kvb_conn_timer_fired(struct kvb_conn *conn);
 void kvb_conn_set_timer(struct kvb_conn *conn, enum kvb_conn_timer what, int64_t ms);
-/* Plays the faults that come before any answer; true if the worker is not to see the request. */
+/* Executes the faults that come before any answer. Returns true if the worker must not get the
+ * request. */
 bool kvb_conn_play_faults(struct kvb_conn *conn);
 void kvb_conn_reply_error(struct kvb_conn *conn, int status, const char *message);
 

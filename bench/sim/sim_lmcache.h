@@ -2,8 +2,9 @@
  * sim_lmcache.h - a worker with LMCache: a CPU tier below its device, and reports to a controller.
  *
  * When the KV of a prompt's chunk has been computed, the chunk is stored; generated tokens are not
- * (save_decode_cache is off by default). A prompt loads from here what the device lacks. Prompts with
- * an adapter or a cache salt are not stored: LMCache's keys do not distinguish them.
+ * (save_decode_cache is off by default). A prompt loads from this tier the chunks that the device
+ * lacks. Prompts with an adapter or a cache salt are not stored: LMCache's keys do not distinguish
+ * them.
  *
  * Belongs to one event loop.
  */
@@ -19,17 +20,17 @@ struct event_base;
 
 struct kvb_lmcache;
 
-/* `index` is the worker's number. NULL with a message on standard error. */
+/* `index` is the worker's number. Returns NULL on failure, with a message on standard error. */
 struct kvb_lmcache *kvb_lmcache_create(
 	struct event_base *base, void *zmq, const struct kvb_options *options, uint32_t index);
 void kvb_lmcache_destroy(struct kvb_lmcache *lmcache); /* NULL is allowed */
 void kvb_lmcache_restart(struct kvb_lmcache *lmcache);
 
-/* The callbacks of kvb_engine_watch. */
+/* These are callbacks of kvb_engine_watch. */
 uint32_t kvb_lmcache_find(struct kvb_lmcache *lmcache, struct kvb_seq *seq);
 void kvb_lmcache_load(struct kvb_lmcache *lmcache, struct kvb_seq *seq, uint32_t tokens);
 void kvb_lmcache_computed(struct kvb_lmcache *lmcache, struct kvb_seq *seq);
-/* A step has ended: the controller hears of it. */
+/* To be called when a step has ended: reports changes to the controller. */
 void kvb_lmcache_flush(struct kvb_lmcache *lmcache);
 
 struct kvb_lmcache_stats {

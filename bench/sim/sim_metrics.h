@@ -15,11 +15,11 @@
 
 #define KVB_BUCKETS_MOST 24
 
-/* One Prometheus histogram; the bounds are a static table. */
+/* A Prometheus histogram; its bounds are in a static table. */
 struct kvb_histogram {
 	const double *bounds;
 	size_t count;                       /* of bounds */
-	uint64_t buckets[KVB_BUCKETS_MOST]; /* not cumulative; the last is +Inf */
+	uint64_t buckets[KVB_BUCKETS_MOST]; /* not cumulative; the last one counts up to +Inf */
 	uint64_t total;
 	double sum;
 };
@@ -27,7 +27,7 @@ struct kvb_histogram {
 struct kvb_metrics {
 	struct kvb_histogram ttft, itl, e2e, queue, prefill, decode;
 	struct kvb_histogram prompt_tokens, generation_tokens, step_tokens;
-	struct kvb_histogram hit_rate; /* of requests, by all tiers */
+	struct kvb_histogram hit_rate; /* hit rate of requests, over all tiers */
 	uint64_t finished_stop, finished_length;
 };
 

@@ -1,8 +1,9 @@
 /*
- * sim_nixl.c - see sim_nixl.h.
+ * sim_nixl.c - KV cache that a decoding worker pulls from a prefilling one, as vLLM's
+ * NixlConnector.
  *
- * A pull is one request over HTTP to the port that the parameters name, where the real one has a side
- * channel: workers may run in other processes, which may be killed.
+ * A pull is one request over HTTP to the port that the parameters name, where the real one has a
+ * side channel: workers may run in other processes, which may be killed.
  */
 #include <event2/buffer.h>
 #include <event2/bufferevent.h>

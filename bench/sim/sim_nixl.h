@@ -51,17 +51,18 @@ struct kvb_nixl_counts {
 
 struct kvb_nixl {
 	char engine_id[40];
-	struct kvb_nixl_held *held; /* a ring of KVB_NIXL_HELD; owned; NULL: none was needed */
+	/* a ring of KVB_NIXL_HELD entries; owned; NULL: not needed so far */
+	struct kvb_nixl_held *held;
 	uint64_t held_count;        /* ever */
 	struct kvb_nixl_counts counts;
 };
 
-/* A new engine: nothing of the former one can be pulled. */
+/* Called for a new engine: the KV of the former one cannot be pulled. */
 void kvb_nixl_restart(struct kvb_worker *worker);
 void kvb_nixl_finish(struct kvb_worker *worker);
 
-/* Of a request that was computed: holds its KV, and writes the answer's parameters; null where it
- * asked for none. */
+/* Called for a computed request: holds its KV, and writes the parameters of the answer; null if the
+ * request did not ask for them. */
 void kvb_nixl_answer(struct kvb_exchange *x, struct kvb_buf *out);
 
 /* Likewise of one whose answer has no parameters. */
@@ -75,7 +76,7 @@ void kvb_nixl_stats(const struct kvb_worker *worker, struct kvb_buf *out);
 /* The exchange ends. */
 void kvb_nixl_drop(struct kvb_exchange *x);
 
-/* GET /sim/nixl?engine=ID&request=ID: another worker pulls. */
+/* Serves GET /sim/nixl?engine=ID&request=ID, by which another worker pulls. */
 void kvb_nixl_read(
 	struct kvb_worker *worker, struct kvb_conn *conn, const struct kvb_request *request);
 

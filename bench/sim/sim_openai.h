@@ -1,9 +1,9 @@
 /*
- * sim_openai.h - one generating request from its JSON to its last event, whatever its API.
+ * sim_openai.h - processes a generating request from its JSON to its last event, for all APIs.
  *
- * What the APIs have in common is here: limits, sequences, counting, the end. How each reads its
- * request and writes its answer is a kvb_api (sim_api_*.c). Key names, their order and types are
- * those of recorded answers of vLLM 0.32.
+ * Code that all APIs need is here: limits, sequences, counting, the end. Each API reads its request
+ * and writes its answer by a kvb_api (sim_api_*.c). Key names, their order and types are those of
+ * recorded answers of vLLM 0.32.
  */
 #ifndef KVB_SIM_OPENAI_H
 #define KVB_SIM_OPENAI_H
@@ -24,36 +24,37 @@ struct kvb_exchange;
 struct kvb_nixl_pull; /* sim_nixl.c */
 struct kvb_sidecar;   /* sim_sidecar.c */
 
-/* One answer of a request: one sequence. */
+/* One of the answers to a request, computed by one sequence. */
 struct kvb_choice {
 	struct kvb_exchange *exchange;
 	struct kvb_seq *seq; /* owned */
 	uint32_t index;
 	bool done;
-	int64_t first_ns; /* of its first token, simulated */
-	int64_t last_ns;  /* of its last one so far; 0: none yet */
+	int64_t first_ns; /* simulated time of its first token */
+	int64_t last_ns;  /* simulated time of its latest token; 0: there is none yet */
 };
 
-/* One request that generates. Owned by its worker; ends with its answer or its connection. */
+/* A request that generates. Owned by its worker; ends with its answer or its connection. */
 struct kvb_exchange {
 	TAILQ_ENTRY(kvb_exchange) entry;
 	TAILQ_ENTRY(kvb_exchange) coming; /* while is_coming */
-	bool has_due;                     /* came with x-sim-due, before its time */
-	bool is_coming;                   /* on the worker's list, not in the engine yet */
+	bool has_due;                     /* it came with x-sim-due, before its time */
+	bool is_coming; /* it is in the worker's list, and not in the engine yet */
 	int64_t arrival_ns;               /* simulated */
 	struct kvb_worker *worker;
 	struct kvb_conn *conn;
 	const struct kvb_api *api;
 	json_t *body; /* owned; the request */
 
-	char id[96];     /* of the answer, without the API's prefix; JSON-safe */
-	char *model;     /* owned; as it is to be repeated */
+	char id[96];     /* the answer's id without the API's prefix; needs no escapes in JSON */
+	char *model;     /* owned; the model's name as answers repeat it */
 	int64_t created; /* seconds since 1970 */
 	bool stream, include_usage, continuous_usage, return_ids, echo, begun, lora;
 	bool exact; /* takes no fragment */
-	const char *tool; /* borrowed from body: the answer is a call of this tool; NULL: text */
+	/* borrowed from the body: the answer is a call of this tool; NULL: it is text */
+	const char *tool;
 	uint32_t max_new;
-	bool natural_end; /* no limit was asked for: the answer ends by itself */
+	bool natural_end; /* the request has no limit: the answer ends by itself */
 	uint32_t n;       /* answers per prompt */
 	uint64_t salt;
 
@@ -62,34 +63,35 @@ struct kvb_exchange {
 	struct kvb_choice *choices; /* owned; prompt_count * n */
 	uint32_t choice_count, done_count;
 	uint32_t events;   /* tokens sent in a stream */
-	uint32_t sequence; /* for APIs that number their events */
+	uint32_t sequence; /* number of the next event, for APIs that number them */
 	struct kvb_nixl_pull *pull; /* under way; NULL: none */
 	struct kvb_sidecar *sidecar; /* likewise */
 	struct event *silence; /* owned; NULL: no comments */
 	struct kvb_buf out;
 };
 
-/* What the writer of a token's event needs to know about it. */
+/* Data about a token for the function that writes its event. */
 struct kvb_token_event {
 	const struct kvb_choice *choice;
 	uint32_t token;
 	bool first, last; /* of its choice */
-	bool opens;       /* first of the whole answer */
+	bool opens;       /* it is the first of the whole answer */
 };
 
-/* One API; one file defines one. */
+/* An API; each has a file of its own. */
 struct kvb_api {
 	bool anthropic_errors;
 
-	/* Reads what is the API's own: prompts, max_new, n. False with *error filled. */
+	/* Reads the members that only this API has: prompts, max_new, n. Returns false after
+	 * filling *error. */
 	bool (*read)(struct kvb_exchange *x, struct kvb_error *error);
-	/* The whole answer, into x->out. */
+	/* Writes the whole answer into x->out. */
 	void (*plain)(struct kvb_exchange *x);
-	/* Events of a stream, sent by kvb_exchange_event. accepted may be NULL. */
+	/* These write events of a stream, sent by kvb_exchange_event. accepted may be NULL. */
 	void (*accepted)(struct kvb_exchange *x); /* before anything is computed */
 	void (*token)(struct kvb_exchange *x, const struct kvb_token_event *event);
 	void (*end)(struct kvb_exchange *x);
-	/* The engine gives up amid the stream. */
+	/* The engine has failed in the middle of the stream. */
 	void (*failed)(struct kvb_exchange *x, bool opened);
 };
 
@@ -98,7 +100,7 @@ extern const struct kvb_api kvb_api_completions, kvb_api_chat, kvb_api_messages,
 /* Answers a request by that API. */
 void kvb_openai_request(struct kvb_worker *worker, struct kvb_conn *conn,
 	const struct kvb_request *request, const struct kvb_api *api);
-/* The body as a JSON object, or NULL and *error filled. The caller owns it. */
+/* Parses the body as a JSON object, which the caller owns; NULL after filling *error. */
 json_t *kvb_openai_parse(const struct kvb_request *request, struct kvb_error *error);
 /* Checks the field `model`; false with *error filled. *name is what answers repeat. */
 bool kvb_openai_model(const struct kvb_worker *worker, const json_t *body, const char **name,
@@ -106,18 +108,18 @@ bool kvb_openai_model(const struct kvb_worker *worker, const json_t *body, const
 
 /* kvb_token_fn of the engine; user is the worker. */
 void kvb_openai_token(void *user, struct kvb_seq *seq, uint32_t token, bool last);
-/* Puts the exchange's sequences into the engine as of x->arrival_ns. */
+/* Puts the exchange's sequences into the engine, as if they came at x->arrival_ns. */
 void kvb_exchange_submit(struct kvb_exchange *x);
-/* Ends the exchange as an engine that fails under it does. */
+/* Ends the exchange as an engine would that fails. */
 void kvb_exchange_give_up(struct kvb_exchange *x);
-/* The exchange's connection has ended: its sequences leave the engine at once. */
+/* Called when the exchange's connection has ended: its sequences leave the engine at once. */
 void kvb_openai_gone(struct kvb_exchange *x);
 
 /* POST /v1/messages/count_tokens. */
 void kvb_count_tokens(
 	struct kvb_worker *worker, struct kvb_conn *conn, const struct kvb_request *request);
 
-/* For the APIs: sends x->out as one chunk and empties it. */
+/* Called by the APIs: sends x->out as one chunk, and empties it. */
 void kvb_exchange_event(struct kvb_exchange *x, bool content);
 bool kvb_read_limit(struct kvb_exchange *x, const char *key, struct kvb_error *error);
 struct kvb_tokens *kvb_exchange_add_prompts(struct kvb_exchange *x, uint32_t count);

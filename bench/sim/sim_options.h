@@ -1,5 +1,5 @@
 /*
- * sim_options.h - what the command line of kvsim says.
+ * sim_options.h - the options of kvsim's command line.
  */
 #ifndef KVB_SIM_OPTIONS_H
 #define KVB_SIM_OPTIONS_H
@@ -15,35 +15,38 @@
 
 #define KVB_LORA_MOST 16
 
-/* How an engine says that it is full. */
+/* How an engine reports that it is full. */
 enum kvb_full_as {
 	KVB_FULL_503,   /* vLLM */
-	KVB_FULL_EVENT, /* vLLM, of a stream that came with others: 200, and an event */
+	KVB_FULL_EVENT, /* as vLLM does for a stream that came with others: 200, and an event */
 	KVB_FULL_429,   /* TGI */
 };
 
-/* Strings are borrowed from argv. Read-only once parsed, so all loops share it. */
+/* Strings are borrowed from argv. Not changed once parsed, so all loops share it. */
 struct kvb_options {
 	uint32_t workers, threads;
 	const char *host;
 	uint16_t port; /* of worker 0; 0: free ones */
-	uint32_t ranks;       /* data-parallel, of each worker */
-	bool hybrid;          /* the workers are one deployment, whose ranks have numbers of their own */
-	bool rank_is_global;  /* X-data-parallel-rank, as in vLLM's Rust frontend */
+	uint32_t ranks;       /* data-parallel ranks of each worker */
+	bool hybrid; /* the workers are one deployment, whose ranks have consecutive numbers */
+	/* X-data-parallel-rank is the number in the deployment, as in vLLM's Rust frontend */
+	bool rank_is_global;
 	const char *ports_file;
 	const char *model;
 	const char *loras[KVB_LORA_MOST];
 	uint32_t lora_count;
 	const struct kvb_profile *profile;
-	struct kvb_profile own_profile; /* it with another prefill rate, where one is said */
+	/* the profile with another rate of prefill, if one is given */
+	struct kvb_profile own_profile;
 	double prefill_rate;            /* tokens a second; 0: the profile's */
 	double speed;                   /* simulated seconds per second */
 	uint32_t kv_tokens, block_size, max_batched_tokens, max_seqs, max_model_len;
-	double keep_alive_s;     /* comments in streams that are silent for so long, real time; 0: none */
-	uint32_t default_tokens; /* of a chat answer whose request sets no limit */
+	/* real time without output after which a stream gets a comment; 0: never */
+	double keep_alive_s;
+	uint32_t default_tokens; /* length of a chat answer whose request sets no limit */
 	uint64_t seed;           /* of ids */
-	uint32_t draft_tokens;   /* as struct kvb_engine_config has these */
-	uint32_t max_queued; /* requests that it may have, running or waiting; 0: any number */
+	uint32_t draft_tokens;   /* as in struct kvb_engine_config */
+	uint32_t max_queued; /* most requests that run or wait; 0: no limit */
 	enum kvb_full_as full_as;
 	double draft_share, drift;
 	double keepalive_s;
@@ -62,7 +65,7 @@ struct kvb_options {
 
 enum kvb_options_result { KVB_OPTIONS_RUN, KVB_OPTIONS_DONE, KVB_OPTIONS_WRONG };
 
-/* Prints help, lists or complaints itself. In any case kvb_options_finish is to be called. */
+/* Prints help, lists or errors itself. kvb_options_finish must be called in any case. */
 enum kvb_options_result kvb_options_parse(int argc, char **argv, struct kvb_options *options);
 void kvb_options_finish(struct kvb_options *options);
 

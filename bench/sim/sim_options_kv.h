@@ -1,5 +1,6 @@
 /*
- * sim_options_kv.h - how a worker reports its caches: vLLM's KV events, LMCache's controller.
+ * sim_options_kv.h - options for how a worker reports its caches: vLLM's KV events, LMCache's
+ * controller.
  */
 #ifndef KVB_SIM_OPTIONS_KV_H
 #define KVB_SIM_OPTIONS_KV_H
@@ -12,15 +13,15 @@
 
 #define KVB_ADDRESS_MAX 240 /* with the terminating 0 */
 
-/* Members of vLLM's --kv-events-config, and what it looks like on the wire. */
+/* Members of vLLM's --kv-events-config, and the form of the messages. */
 struct kvb_events_options {
 	bool on;
 	char endpoint[KVB_ADDRESS_MAX], replay_endpoint[KVB_ADDRESS_MAX]; /* replay "": none */
-	char topic[KVB_ADDRESS_MAX]; /* {port}: the worker's HTTP port */
+	char topic[KVB_ADDRESS_MAX]; /* {port} stands for the worker's HTTP port */
 	uint32_t buffer_steps, max_queue_size;
 	int hwm;
 	struct kvb_kv_style style;
-	bool old_replay; /* before 0.25: no topic in replies */
+	bool old_replay; /* as before 0.25: replies have no topic */
 };
 
 /* How KV gets from the worker that prefills to the one that decodes: vLLM's connectors. */
@@ -40,7 +41,7 @@ struct kvb_nixl_options {
 	const char *folder; /* shared */
 	double bandwidth; /* bytes a second */
 	double lease_s;   /* simulated */
-	double latency_s; /* before the first byte, simulated */
+	double latency_s; /* simulated time before the first byte */
 };
 
 enum kvb_lmcache_version { KVB_LMCACHE_03, KVB_LMCACHE_04, KVB_LMCACHE_05 };
@@ -49,25 +50,25 @@ struct kvb_lmcache_options {
 	bool on;
 	char pull[KVB_ADDRESS_MAX], reply[KVB_ADDRESS_MAX]; /* HOST:PORT */
 	enum kvb_lmcache_version version;
-	const char *instance; /* of several workers each has its number appended */
+	const char *instance; /* with several workers, each one's number is appended */
 	struct kvw_lmcache_recipe recipe;
 	const char *hash; /* its name */
 	uint32_t cpu_tokens;  /* of the CPU tier */
 	int64_t load_ns;      /* simulated, a token */
 	double heartbeat_s;   /* 0: none */
-	double timeout_s;     /* a registration waits so long for its answer */
-	uint16_t worker_port; /* of worker 0's command socket; 0: free ones */
-	uint32_t sync_batch;  /* keys of a message of a full sync */
+	double timeout_s;     /* longest time to wait for the answer to a registration */
+	uint16_t worker_port; /* port for commands of worker 0; 0: free ones */
+	uint32_t sync_batch;  /* keys in one message of a full sync */
 };
 
-/* Each complains on standard error and returns false if the text is wrong. */
+/* Each parses a text. If it is wrong, writes a message to standard error and returns false. */
 bool kvb_nixl_parse(const char *text, struct kvb_nixl_options *options);
 bool kvb_transfer_parse(const char *text, struct kvb_nixl_options *options);
 bool kvb_events_parse(const char *json, struct kvb_events_options *options);
 bool kvb_lmcache_parse_controller(const char *text, struct kvb_lmcache_options *options);
 bool kvb_lmcache_parse_version(const char *text, struct kvb_lmcache_options *options);
 bool kvb_lmcache_parse_hash(const char *text, struct kvb_lmcache_options *options);
-/* What follows from several options. */
+/* Sets members that follow from several options. */
 bool kvb_lmcache_complete(struct kvb_lmcache_options *options);
 
 #endif

@@ -1,6 +1,6 @@
 /*
- * sim_payload.h - the bytes of a chunk as a function of its name, so that every byte that comes back
- * can be checked.
+ * sim_payload.h - the bytes of a chunk as a function of its name, so that every byte that comes
+ * back can be checked.
  *
  * The key seeds a generator whose output is the payload; a chunk of another key, an older one, a
  * shifted or a torn one differs from it in nearly every word. Pure functions.
@@ -12,9 +12,9 @@
 
 struct kvt_key;
 
-/* Bytes [from, from + bytes) of the chunk's payload; from is a multiple of 8. */
+/* Writes bytes [from, from + bytes) of the chunk's payload; from is a multiple of 8. */
 void kvb_payload_fill(const struct kvt_key *key, uint64_t from, void *out, uint64_t bytes);
-/* How many of these bytes are not what the payload has there. */
+/* Returns how many of these bytes differ from the payload. */
 uint64_t kvb_payload_wrong(
 	const struct kvt_key *key, uint64_t from, const void *bytes, uint64_t count);
 

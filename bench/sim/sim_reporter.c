@@ -1,8 +1,8 @@
 /*
  * sim_reporter.c - from an engine's watch, and from what the tiers below say, to the two protocols.
  *
- * The tiers work while the engine does not: their events leave with a step's if there is one, else by
- * a timer.
+ * The tiers work while the engine does not: their events leave with a step's if there is one, else
+ * by a timer.
  */
 #include <event2/event.h>
 #include <stdio.h>
@@ -20,7 +20,7 @@
 #include "bench/sim/sim_worker.h"
 #include "bench/sim/sim_zmq.h"
 
-#define LOWER_MS    50   /* between looks at the tiers' events */
+#define LOWER_MS    50   /* interval in ms at which the events of the tiers are read */
 #define LOWER_MOST  64u  /* events at once */
 #define HASHES_MOST 256u /* of one event; more go into several */
 

@@ -26,13 +26,13 @@
 
 enum kvb_special {
 	KVB_TOKEN_START = KVB_TOKEN_SPECIAL, /* a message begins; its role follows */
-	KVB_TOKEN_HEADER_END,                /* the role ends, the content follows */
+	KVB_TOKEN_HEADER_END,                /* the role has ended, the content follows */
 	KVB_TOKEN_END,                       /* the message ends */
-	KVB_TOKEN_IMAGE,                     /* before the digest of an image or sound */
+	KVB_TOKEN_IMAGE,                     /* comes before the digest of an image or sound */
 	KVB_TOKEN_SEPARATOR,                 /* the list's separator */
 };
 
-/* A growing list of token ids; zero-initialised is empty. */
+/* A growing list of token ids; all zeroes is an empty one. */
 struct kvb_tokens {
 	uint32_t *ids; /* owned */
 	size_t count, cap;
@@ -42,13 +42,14 @@ struct kvb_tokens {
 
 void kvb_tokens_free(struct kvb_tokens *tokens);
 void kvb_tokens_add(struct kvb_tokens *tokens, uint32_t id);
-/* Cuts the text, which must be UTF-8; a stray byte counts as one character. */
+/* Divides the text, which must be UTF-8, into tokens; a stray byte counts as one character. */
 void kvb_tokens_text(struct kvb_tokens *tokens, const char *text, size_t len);
 
-/* Appends the token's text; nothing for control tokens and ids that stand for no text. */
+/* Appends the token's text; nothing for control tokens, and ids that have no text. */
 void kvb_token_write(struct kvb_buf *buf, uint32_t id);
 
-/* The next token of an answer: four bytes of plain words, decided by the state alone. */
+/* Returns the next token of an answer: four bytes of plain words, which depend on the state
+ * only. */
 uint32_t kvb_token_generate(uint64_t *state, uint32_t position);
 
 #endif

@@ -1,5 +1,6 @@
 /*
- * sim_zmq.c - see the header. A turn reads at most BURST messages, then lets the loop turn.
+ * sim_zmq.c - a ZeroMQ socket in a libevent loop. A turn reads at most BURST messages, then lets
+ * the loop turn.
  */
 #include <event2/event.h>
 #include <zmq.h>

@@ -1,12 +1,12 @@
 /*
- * admin.c - the socket of a store's owner.
+ * admin.c - serves and asks the socket of a store's owner.
  *
- * A store's path may be longer than a socket's address (108 bytes), so both sides open the folder and name the socket
- * through /proc/self/fd. The owner binds the socket, restricts it to one user, and only then listens: no peer can
- * connect earlier.
+ * A store's path may be longer than a socket's address (108 bytes), so both sides open the folder
+ * and name the socket through /proc/self/fd. The owner binds the socket, restricts it to one user,
+ * and only then listens: no peer can connect earlier.
  *
- * A peer may send nothing, or a byte now and then, and read nothing: so a request and an answer each have one second in
- * all, and the end of the cache ends the wait at once.
+ * A peer may send nothing, or a byte now and then, and read nothing: so a request and an answer
+ * each have one second in all, and the end of the cache ends the wait at once.
  */
 #include "admin/admin.h"
 
@@ -39,7 +39,7 @@ struct kvt_admin {
 	int folder, listener, stop;
 	pthread_t thread;
 	bool has_thread;
-	bool bound; /* the name in the folder is this owner's */
+	bool bound; /* this owner has bound the socket's name in the folder */
 	char request[KVT_ADMIN_LINE], out[KVT_ADMIN_LINE];
 };
 
@@ -51,9 +51,9 @@ static void address_of(int folder, struct sockaddr_un *out)
 	(void)snprintf(out->sun_path, sizeof(out->sun_path), "/proc/self/fd/%d/" NAME, folder);
 }
 
-/* The exchange of one line in one direction. */
+/* The transfer of one line in one direction. */
 struct talk {
-	int fd, stop; /* stop: readable when the exchange must end; -1: never */
+	int fd, stop; /* fd: the socket; stop: readable when the transfer must end; -1: never */
 	int64_t until_ns;
 };
 
@@ -70,7 +70,8 @@ static struct talk talk_with(int fd, int stop, uint64_t ns)
 	return (struct talk){fd, stop, now_ns() + (int64_t)ns};
 }
 
-/* False: the time is over (ETIMEDOUT), or the exchange must end (ECANCELED). */
+/* Waits for events. Returns false if the time is over (ETIMEDOUT), or the transfer must end
+ * (ECANCELED). */
 static bool await(const struct talk *t, short events)
 {
 	struct pollfd fds[] = {{.fd = t->fd, .events = events}, {.fd = t->stop, .events = POLLIN}};
@@ -87,7 +88,7 @@ static bool await(const struct talk *t, short events)
 	return fds[1].revents == 0;
 }
 
-/* Receives a line without its end. False: no line arrived, or it was too long. */
+/* Receives a line without its end. Returns false if no line arrived, or the line was too long. */
 static bool receive_line(const struct talk *t, char out[KVT_ADMIN_LINE])
 {
 	size_t len = 0;
@@ -137,7 +138,7 @@ static bool send_line(const struct talk *t, const char *text)
 	return send_all(t, text, strlen(text)) && send_all(t, "\n", 1);
 }
 
-/* Returns whether the peer's user is this process's, root, or `also`. */
+/* Returns whether the peer's user is this process's user, root, or `also`. */
 static bool is_of(int fd, uid_t also)
 {
 	struct ucred peer;
@@ -156,7 +157,8 @@ static void serve(struct kvt_admin *a)
 
 	if (fd < 0) {
 		if (errno == EMFILE || errno == ENFILE || errno == ENOMEM)
-			(void)poll(NULL, 0, 100); /* avoids a busy loop until a descriptor is free */
+			/* avoids a busy loop until a descriptor is free */
+			(void)poll(NULL, 0, 100);
 		return;
 	}
 	talk = talk_with(fd, a->stop, PEER_S * NANOSECOND);
@@ -184,7 +186,8 @@ static void *run(void *self)
 	}
 }
 
-/* The caller's threads handle signals, and this thread may run on every processor. */
+/* Starts the thread with signals blocked, since the caller's threads handle them, and lets it run
+ * on every processor. */
 static bool start_thread(struct kvt_admin *a)
 {
 	sigset_t all, before;
@@ -263,7 +266,7 @@ void kvt_admin_destroy(struct kvt_admin *a)
 
 /* --- the client's side ------------------------------------------------------------------------ */
 
-/* A connect waits, too, while other connections wait for their turn. */
+/* The limit is for a connect, too: that waits while other connections have their turn. */
 static void set_patience(int fd, uint64_t ns)
 {
 	struct timeval t = {.tv_sec = (time_t)(ns / NANOSECOND),
@@ -272,7 +275,8 @@ static void set_patience(int fd, uint64_t ns)
 	(void)setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &t, sizeof(t));
 }
 
-/* Users that may write to the folder could listen there: their answers do not count. */
+/* Any user that may write to the folder could have put a socket there, so only answers of the
+ * folder's owner count. */
 static bool is_owners(int folder, int fd)
 {
 	struct stat info;

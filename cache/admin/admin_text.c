@@ -1,5 +1,5 @@
 /*
- * admin_text.c - the lines of an owner's socket, written and read.
+ * admin_text.c - writes and reads the lines on an owner's socket.
  */
 #include "admin/admin_text.h"
 
@@ -11,7 +11,8 @@
 #define HEAD "erase 1 "
 #define DONE "erased 1 "
 #define LIST   "tenants 1 " /* request and answer */
-#define SHARED "shared 1 "  /* request; its answer has the form of the other's */
+/* begin of the request about the shared tier, whose answer has the form of the one about memory */
+#define SHARED "shared 1 "
 
 #define TIMEOUT_MOST 60000 /* ms */
 
@@ -39,7 +40,7 @@ bool kvt_admin_unhex(const char *digits, uint8_t *out, size_t bytes)
 	return digits[2 * bytes] == '\0' || digits[2 * bytes] == ' ';
 }
 
-/* Appends " " and hex digits, or " -" without bytes; returns the text's new length. */
+/* Appends " " and hex digits, or " -" if there are no bytes; returns the text's new length. */
 static size_t put(char *out, size_t at, size_t room, const void *bytes, size_t count)
 {
 	const uint8_t *from = bytes;
@@ -73,7 +74,7 @@ bool kvt_admin_write_erase(
 	return true;
 }
 
-/* The next word, NULL: none. */
+/* Returns the next word; NULL: there is none. */
 static const char *next(const char *at)
 {
 	const char *blank = at != NULL ? strchr(at, ' ') : NULL;
@@ -81,7 +82,7 @@ static const char *next(const char *at)
 	return blank != NULL ? blank + 1 : NULL;
 }
 
-/* Reads a word that is only hex digits or "-". False: neither. */
+/* Reads a word that is "-" or only hex digits. Returns false if it is neither. */
 static bool take(const char *word, void *out, size_t bytes, bool *given)
 {
 	*given = word != NULL && strncmp(word, "- ", 2) != 0;
@@ -198,7 +199,8 @@ void kvt_admin_write_listed(const struct kvt_tenant_list *list, char *out, size_
 	}
 }
 
-/* Reads two numbers; returns the text after the first blank that follows them, *whole: both are there. */
+/* Reads two numbers. Returns the text after the blank that follows them; *whole: both were
+ * there. */
 static const char *take_numbers(const char *at, struct kvt_tenant_share *out, bool *whole)
 {
 	const char *bytes = next(at);

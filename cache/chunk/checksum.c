@@ -78,8 +78,8 @@ bool kvt_checksum_holds(const struct kvt_segment *segments, size_t count, uint64
 }
 
 /*
- * Copies without bringing the target into the cache: writes whole lines of `to` past it. Other threads may see the
- * bytes only after the fence at the end.
+ * Copies without bringing the target into the cache: writes whole lines of `to` past it. Other
+ * threads may see the bytes only after the fence at the end.
  */
 static void copy_past_cache(char *to, const char *from, size_t n)
 {
@@ -94,9 +94,9 @@ static void copy_past_cache(char *to, const char *from, size_t n)
 /* The checksum of a whole, and on request those of its pieces, from one reading of memory. */
 struct sums {
 	XXH3_state_t all, one;
-	uint64_t piece; /* bytes of a piece; 0: only the whole's checksum */
-	uint64_t in_piece; /* bytes of the present piece that `one` has hashed */
-	struct kvt_checksum *next; /* place for the next piece's checksum */
+	uint64_t piece; /* bytes of a piece; 0: only the whole chunk's checksum is wanted */
+	uint64_t in_piece; /* bytes of the piece that is being hashed that `one` has taken in */
+	struct kvt_checksum *next; /* where the next piece's checksum is written */
 };
 
 static void sums_begin(struct sums *s, uint64_t piece, struct kvt_checksum *pieces)
@@ -109,7 +109,7 @@ static void sums_begin(struct sums *s, uint64_t piece, struct kvt_checksum *piec
 		(void)XXH3_128bits_reset(&s->one);
 }
 
-/* How many of `most` bytes may be added at once. */
+/* Returns how many of `most` bytes may be added in one step. */
 static uint64_t sums_room(const struct sums *s, uint64_t most)
 {
 	most = least(most, PIECE);
@@ -123,8 +123,9 @@ static void end_piece(struct sums *s)
 	s->in_piece = 0;
 }
 
-/* Hashes the piece first and the whole second, from the core's own cache. If another process overwrites bytes
- * meanwhile, the whole's hash has the newer ones: a whole's checksum of the old bytes proves the pieces' too. */
+/* Hashes the piece first and the whole second, from the core's own cache. If another process
+ * overwrites bytes meanwhile, the whole's hash has the newer ones: a whole's checksum of the old
+ * bytes proves the pieces' too. */
 static void sums_add(struct sums *s, const void *here, uint64_t n)
 {
 	if (s->piece > 0)
@@ -144,8 +145,8 @@ static void sums_end(struct sums *s, struct kvt_checksum *whole)
 	give(XXH3_128bits_digest(&s->all), whole);
 }
 
-/* Copies `bytes` of a segment to their counterpart in one run; `large`: the whole chunk does not fit the core's
- * cache. */
+/* Copies `bytes` of a segment to their counterpart in one run; `large`: the whole chunk does not
+ * fit the core's cache. */
 static void copy_run(struct sums *sums, char *to, const char *from, uint64_t bytes, bool large)
 {
 	for (uint64_t at = 0, n; at < bytes; at += n) {
@@ -181,13 +182,13 @@ void kvt_checksum_copy(const struct kvt_segment *to, size_t count, const void *f
 	kvt_checksum_copy_pieces(to, count, from, bytes, 0, NULL, out);
 }
 
-/* A place in a list of segments. */
+/* A position in a list of segments. */
 struct cursor {
 	const struct kvt_segment *at, *end;
-	uint64_t used; /* of *at */
+	uint64_t used; /* bytes of *at that are used */
 };
 
-/* Length of the run of bytes from here on; 0: the end. */
+/* Returns the length of the run of bytes from this position on; 0: the end. */
 static uint64_t run_of(struct cursor *c)
 {
 	while (c->at < c->end && c->used == c->at->bytes) {

@@ -1,8 +1,8 @@
 /*
- * note.c - the machine's own clock and log, and the lines that parts write into a log.
+ * note.c - the machine's own clock and log, and the function that writes a line into a log.
  *
- * kvt_note makes a line on the stack and passes it on whole. errno survives, so that a note between a failed call and
- * its handling does no harm.
+ * kvt_note makes a line on the stack and passes it on whole. It leaves errno unchanged, so that a
+ * note between a failed call and its handling does no harm.
  */
 #include "chunk/note.h"
 

@@ -1,5 +1,5 @@
 /*
- * slots.c - finds the changes of a table that an asker lacks.
+ * slots.c - finds the changes of a table of generations that an asker does not know yet.
  */
 #include "chunk/slots.h"
 
@@ -23,7 +23,7 @@ void kvt_slots_collect(const uint64_t numbers[KVT_SLOTS], uint64_t after, struct
 		ask->sum += (uint32_t)numbers[slot];
 		if (numbers[slot] <= after || numbers[slot] >= limit)
 			continue;
-		/* the later half is dropped for room */
+		/* there is no room for the later half, which is dropped */
 		if (ask->change_count == KVT_CHANGES_MOST) {
 			qsort(ask->changes, ask->change_count, sizeof(ask->changes[0]), by_number);
 			ask->change_count = KVT_CHANGES_MOST / 2;

@@ -1,5 +1,5 @@
 /*
- * status.c - statuses in words, and the version.
+ * status.c - the texts of statuses, and the library's version.
  */
 #include "kvtier/kvtier.h"
 

@@ -1,9 +1,9 @@
 /*
- * streaming.h - stores that bypass the cache.
+ * streaming.h - stores that bypass the processor's cache.
  *
- * Such a store does not read a line before it overwrites it, and pushes nothing out of the core's cache. Other threads
- * may see the bytes only after kvt_stream_fence. Sanitizers do not see such stores: under them, and on machines without
- * SSE2, KVT_STREAMING is 0 and memcpy does the work.
+ * Such a store does not read a line before it overwrites it, and evicts nothing from the core's
+ * cache. Other threads may see the bytes only after kvt_stream_fence. Sanitizers do not see such
+ * stores: under them, and on machines without SSE2, KVT_STREAMING is 0 and memcpy does the work.
  */
 #ifndef KVT_STREAMING_H
 #define KVT_STREAMING_H
@@ -47,7 +47,7 @@ static inline void kvt_stream_lines(char *to, const char *from, size_t n)
 #endif
 }
 
-/* Makes the streamed bytes so far visible to others before all later writes. */
+/* Makes the bytes that were streamed so far visible to other threads, before all later writes. */
 static inline void kvt_stream_fence(void)
 {
 #if KVT_STREAMING

@@ -1,6 +1,6 @@
 /*
- * tenants.h - the bytes of each tenant in a tier: a list of bounded length, and one sum for the
- * rest.
+ * tenants.h - how many bytes each tenant has in a tier: a list of bounded length, and one sum for
+ * the other tenants.
  */
 #ifndef KVT_TENANTS_H
 #define KVT_TENANTS_H
@@ -9,7 +9,8 @@
 
 #define KVT_TENANTS_LISTED 128
 
-/* field of a 507 by kvtierd: a tenant's limit refused this chunk, not a lack of room */
+/* field of kvtierd's answer 507: the chunk was refused by its tenant's limit, not for lack of
+ * room */
 #define KVT_REFUSED_HEADER "X-Kvtier-Refused"
 #define KVT_REFUSED_QUOTA  "quota"
 
@@ -17,7 +18,8 @@ struct kvt_tenant_share {
 	struct kvt_tenant tenant; /* all zero: chunks without a salt */
 	uint64_t chunks;
 	uint64_t bytes; /* occupied bytes, as the tenant's limit counts them */
-	uint64_t refused; /* chunks that the limit refused since the tenant last had no chunk here */
+	/* chunks that the limit refused since the tenant last had no chunk here */
+	uint64_t refused;
 };
 
 struct kvt_tenant_list {

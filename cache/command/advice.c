@@ -46,7 +46,8 @@ double kvt_retention_bytes(uint64_t token_bytes, double tokens_per_second, doubl
 	return (double)token_bytes * tokens_per_second * seconds;
 }
 
-/* Processor time, so that other processes do not make memory look slow. */
+/* Returns the processor time used, which, unlike time on a clock, does not grow with the work of
+ * other processes. */
 static double used_s(void)
 {
 	struct timespec t;
@@ -66,7 +67,8 @@ double kvt_measure_copy(void)
 		goto out;
 	memset(from, 1, bytes);
 	memset(to, 2, bytes);
-	__asm__ volatile("" : : "r"(from), "r"(to) : "memory"); /* keeps the memset although no code reads `to` */
+	/* keeps the memset although no code reads `to` */
+	__asm__ volatile("" : : "r"(from), "r"(to) : "memory");
 	end = used_s() + 0.1;
 	do {
 		double begun = used_s(), took;

@@ -14,20 +14,21 @@
 
 #include <stdint.h>
 
-/* Measured on published traces of a chat service (Mooncake): the time until a prefix that is used
- * again is used again. */
+/* Seconds until a prefix that is used again is used again, at three percentiles; measured on
+ * published traces of a chat service (Mooncake). */
 #define KVT_REUSE_MEDIAN_S 114
 #define KVT_REUSE_P90_S    519
 #define KVT_REUSE_P99_S    1578
 
 enum kvt_worth {
 	KVT_WORTH_UNKNOWN, /* a rate is missing */
-	KVT_WORTH_ALWAYS,  /* at least twice as fast as computing */
-	KVT_WORTH_LITTLE,  /* faster, by less than that */
-	KVT_WORTH_LOADED,  /* slower: of use only where requests queue */
+	KVT_WORTH_ALWAYS,  /* fetching is at least twice as fast as computing */
+	KVT_WORTH_LITTLE,  /* fetching is faster than computing, but not twice as fast */
+	KVT_WORTH_LOADED,  /* fetching is slower: of use only where requests wait for the engine */
 };
 
-/* Prefill speed from arithmetic: a token costs two operations for each parameter that it meets. */
+/* Computes the speed of prefill: for each token the engine executes two operations for each
+ * parameter that it uses. */
 double kvt_prefill_from_flops(double flops, double utilisation, double parameters);
 
 /* B*. */
@@ -35,14 +36,15 @@ double kvt_break_even(uint64_t token_bytes, double prefill);
 
 enum kvt_worth kvt_worth_of(double tier_rate, double break_even);
 
-/* A sentence for each enum kvt_worth. */
+/* Returns a sentence that explains a value of enum kvt_worth. */
 const char *kvt_worth_text(enum kvt_worth worth);
 
-/* Bytes that hold every new token of that many seconds, at a steady rate of new tokens. */
+/* Returns how many bytes are needed to keep every new token for that many seconds, at a steady rate
+ * of new tokens. */
 double kvt_retention_bytes(uint64_t token_bytes, double tokens_per_second, double seconds);
 
-/* Measures how fast this machine copies memory on one thread; takes about a tenth of a second. 0:
- * no memory for the measurement. */
+/* Measures how fast one thread of this machine copies memory; takes about a tenth of a second. 0:
+ * there was no memory for the measurement. */
 double kvt_measure_copy(void);
 
 #endif

@@ -22,7 +22,7 @@
 #define CHAIN_CHUNKS 1000
 #define BATCH        8 /* chunks of one get from disk */
 
-/* Prints warnings together with the figures that they explain. */
+/* Prints warnings of the library, because they explain the figures. */
 static void print_note(void *self, uint32_t level, const char *line)
 {
 	(void)self;
@@ -74,7 +74,7 @@ static struct kvt_config config_of(const struct kvt_bench *b, uint64_t l1, const
 
 /* --- memory ----------------------------------------------------------------------------------- */
 
-/* Puts new chunks for a while; the oldest leave. The memory has been filled once before, so that
+/* Puts new chunks for a while, for which the oldest leave. The memory was filled once before, so
  * its pages are present. *last: number of puts. */
 static double measure_put(struct kvt_bench *b, struct kvt *k, uint64_t *last)
 {
@@ -92,7 +92,7 @@ static double measure_put(struct kvt_bench *b, struct kvt *k, uint64_t *last)
 	return (double)((done - fill) * b->chunk) / took;
 }
 
-/* Seconds of one get of a present chunk; verified: the get reads every byte. */
+/* Returns the seconds of one get of a chunk in memory. verified: the get checks every byte. */
 static double measure_get(struct kvt_bench *b, struct kvt *k, uint64_t last, bool verified)
 {
 	uint64_t resident = b->l1 / b->chunk / 2, done = 0;
@@ -116,7 +116,7 @@ static double measure_get(struct kvt_bench *b, struct kvt *k, uint64_t last, boo
 	return done > 0 ? took / (double)done : 0;
 }
 
-/* Seconds of one lookup of a chain of 1,000 small chunks that is completely present. */
+/* Returns the seconds of one lookup of a chain of 1,000 small chunks that are all present. */
 static double measure_lookup(struct kvt_bench *b, struct kvt *k)
 {
 	struct kvt_key *keys = calloc(CHAIN_CHUNKS, sizeof(*keys));
@@ -189,7 +189,8 @@ static bool measure_write(struct kvt_bench *b, struct kvt *k)
 	return true;
 }
 
-/* Gets the chunks back into a memory that has room for few of them. */
+/* Gets the chunks back, into a memory that has room for few of them, so that each is read from
+ * disk. */
 static bool measure_read(struct kvt_bench *b, struct kvt *k)
 {
 	uint64_t chunks = b->disk_bytes / b->chunk, got = 0;

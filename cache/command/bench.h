@@ -1,5 +1,5 @@
 /*
- * bench.h - the figures of `kvtier bench`, before they are printed.
+ * bench.h - the results of `kvtier bench`, before they are printed.
  */
 #ifndef KVT_BENCH_H
 #define KVT_BENCH_H
@@ -14,16 +14,16 @@ struct kvt_bench {
 	uint64_t chunk, l1, disk_bytes; /* bytes */
 	double seconds;                 /* duration of each measurement of memory */
 	const char *path;               /* NULL: no disk */
-	const char *keys;               /* file of master keys; NULL: plain */
+	const char *keys;               /* file of master keys; NULL: chunks are not encrypted */
 	bool keep;                      /* keep the store */
 	bool json;
 	bool fragments; /* measure fragments, too */
-	uint8_t *buffer; /* one chunk; owned by the verb */
+	uint8_t *buffer; /* the bytes of one chunk; owned by the verb */
 
 	/* Rates in bytes per second; 0: not measured. */
 	double copy_rate, put_rate, write_rate, read_rate;
 	double get_s, verified_s, lookup_s; /* seconds of one call; 0: not measured */
-	/* load: at the same position; turn: at another one */
+	/* bytes per second; load: to the same position, turn: to another position */
 	double fragment_store_rate, fragment_load_rate, fragment_turn_rate;
 	char l1_mode[32], nvme_mode[32], nvme_reason[KVT_REASON_BYTES];
 };
@@ -37,12 +37,13 @@ static inline double kvt_bench_now(void)
 	return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
 
-/* Measures fragments in a cache in memory. False: the measurement could not begin; stderr has the cause. */
+/* Measures fragments in a cache in memory. Returns false if the measurement could not begin; then
+ * stderr has the cause. */
 bool kvt_bench_fragments(struct kvt_bench *b, struct kvt *k);
 
 void kvt_bench_print(const struct kvt_bench *b, FILE *out);
 
-/* Prints one object. False: no memory. */
+/* Prints one JSON object. Returns false if memory is short. */
 bool kvt_bench_print_json(const struct kvt_bench *b, FILE *out);
 
 #endif

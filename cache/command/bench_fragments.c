@@ -1,8 +1,9 @@
 /*
- * bench_fragments.c - `kvtier bench --fragments`: stores text that is no prefix as chunks, and loads it with its keys
- * turned.
+ * bench_fragments.c - `kvtier bench --fragments`: stores text that is no prefix as chunks, and
+ * loads it with its keys turned.
  *
- * The shape is that of a few layers of a model with 8 KV heads of 128 values in bfloat16, in blocks of 16 tokens.
+ * The shape is that of a few layers of a model with 8 KV heads of 128 values in bfloat16, in blocks
+ * of 16 tokens.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -17,7 +18,7 @@
 #define TOKEN_BYTES (2u * LAYERS * HEADS * HEAD * 2u)
 #define LEAST       16u
 #define MOST        65536u
-#define KEPT        8u /* fragments that are loaded in turn */
+#define KEPT        8u /* number of fragments that are loaded one after the other */
 
 static const char model[] = "{\"model_type\": \"llama\", \"head_dim\": 128, \"rope_theta\": 500000.0}";
 
@@ -70,7 +71,8 @@ static bool scene_init(struct scene *s, uint32_t tokens)
 	return true;
 }
 
-/* Bytes a second of fragments that are new each time. *number: that of the last fragment. */
+/* Returns bytes per second when every stored fragment is new. *number: number of the last
+ * fragment. */
 static double measure_store(struct kvt_bench *b, struct kvt_fragments *f, struct scene *s, uint32_t *number)
 {
 	uint64_t done = 0, fill = b->l1 / b->chunk;
@@ -89,7 +91,8 @@ static double measure_store(struct kvt_bench *b, struct kvt_fragments *f, struct
 	return (double)((done - fill) * s->text.count * TOKEN_BYTES) / took;
 }
 
-/* Bytes a second of fragments in memory, put to another position; distance 0: their keys stay unchanged. */
+/* Returns bytes per second when fragments in memory are loaded to another position; distance 0: to
+ * the same position, so keys are not turned. */
 static double measure_load(struct kvt_bench *b, struct kvt_fragments *f, struct scene *s, uint32_t last, uint64_t distance)
 {
 	double begun = kvt_bench_now(), took = 0;

@@ -2,9 +2,8 @@
  * check.c - `kvtier check`: prints every mistake of a configuration, then its effects on this
  * machine.
  *
- * The verb opens and creates no store, which may be in use meanwhile. Facts that only opening
- * reveals (whether a file system takes O_DIRECT, say) are left to the statistics of a running
- * cache.
+ * The verb opens and creates no store, since a store may be in use. Facts that only opening reveals
+ * (whether a file system takes O_DIRECT, say) are left to the statistics of a running cache.
  */
 #include <inttypes.h>
 #include <stdlib.h>
@@ -31,8 +30,8 @@
 struct check {
 	struct kvt_config config;
 	struct kvt_machine machine;
-	uint64_t l1, nvme; /* bytes that each rank would use */
-	uint32_t ranks;    /* ranks on this node, 1 to RANKS_MOST */
+	uint64_t l1, nvme; /* bytes that each rank would use in L1 and on NVMe */
+	uint32_t ranks;    /* number of ranks on this node, 1 to RANKS_MOST */
 	char l1_why[KVT_REASON_BYTES], nvme_why[KVT_REASON_BYTES];
 	size_t mistakes; /* lines printed so far */
 	size_t warnings;
@@ -124,7 +123,7 @@ static void check_keys(struct check *c)
 
 /* --- the verb --------------------------------------------------------------------------------- */
 
-/* Reads a configuration's text, of kvtier or of LMCache. */
+/* Reads the text of a configuration, which may be kvtier's or LMCache's. */
 static bool read_text(struct check *c, const char *path, const char *text, size_t len)
 {
 	enum kvt_status status;
@@ -139,7 +138,7 @@ static bool read_text(struct check *c, const char *path, const char *text, size_
 	return status == KVT_OK || status == KVT_EINVAL;
 }
 
-/* path NULL: LMCache's configuration, by its variables. */
+/* path NULL: LMCache's configuration, from its environment variables. */
 static bool read_config(struct check *c, const char *path, bool lmcache)
 {
 	struct kvt_lmcache_source source = {.size = sizeof(source),
@@ -164,7 +163,7 @@ static bool read_config(struct check *c, const char *path, bool lmcache)
 	return good;
 }
 
-/* "; of each of 4 ranks, 20 GiB together" */
+/* Prints a text such as "; of each of 4 ranks, 20 GiB together". */
 static void print_ranks(const struct check *c, uint64_t bytes)
 {
 	char size[KVT_FORMAT_BYTES];

@@ -1,5 +1,5 @@
 /*
- * check_lmcache.c - explains LMCache's configuration, by the connector's own translation.
+ * check_lmcache.c - explains LMCache's configuration, as the connector translates it.
  */
 #include "command/check_lmcache.h"
 
@@ -11,7 +11,8 @@
 
 #include "lmcache/lmcache.h"
 
-/* Fills *config with the settings that would run, read by the library's own function. */
+/* Fills *config with the settings that the connector would use, read by the library's own
+ * function. */
 static bool apply(const struct kvt_lmcache_reading *r, struct kvt_config *config, size_t *mistakes)
 {
 	enum kvt_status status = KVT_ENOMEM;
@@ -29,7 +30,7 @@ static bool apply(const struct kvt_lmcache_reading *r, struct kvt_config *config
 		(*mistakes)++;
 	}
 	if (settings != NULL)
-		OPENSSL_cleanse(settings, len); /* the text may hold a password */
+		OPENSSL_cleanse(settings, len); /* the text may contain a password */
 	free(settings);
 	kvt_text_free(report);
 	return status == KVT_OK || status == KVT_EINVAL;

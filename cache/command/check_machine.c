@@ -34,7 +34,7 @@ size_t kvt_check_numa(const char *in, const struct kvt_config *config, const str
 	return 1;
 }
 
-/* The nearest existing ancestor folder, in which the store would be made. */
+/* Finds the nearest parent folder that exists, in which the store would be created. */
 static bool existing_part(const char *path, char *out, size_t room)
 {
 	struct stat info;

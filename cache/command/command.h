@@ -14,17 +14,18 @@
 
 #define KVT_EXIT_OK     0
 #define KVT_EXIT_DAMAGE 1 /* verify: damage; check: mistakes */
-#define KVT_EXIT_USAGE  2 /* the command line is wrong */
-#define KVT_EXIT_FAILED 3 /* the verb could not run: no such file, no memory */
+#define KVT_EXIT_USAGE  2 /* exit status: the command line is wrong */
+/* exit status: the verb could not run, for example because a file is missing */
+#define KVT_EXIT_FAILED 3
 
 struct kvt_command {
 	const char *name;
 	int (*run)(int argc, char **argv);
 	const char *summary; /* one line */
-	const char *help;    /* the rest of `kvtier NAME --help` */
+	const char *help;    /* the text of `kvtier NAME --help` after its first lines */
 };
 
-/* All verbs of commands.def, ended by a NULL name. */
+/* All verbs of commands.def, ended by a verb with the name NULL. */
 extern const struct kvt_command kvt_commands[];
 
 #define KVT_COMMAND(verb, summary) int kvt_command_##verb(int argc, char **argv);
@@ -33,18 +34,19 @@ extern const struct kvt_command kvt_commands[];
 /* One option of a verb: "--json", or "--chunk SIZE" where value is not NULL. */
 struct kvt_option {
 	const char *name;   /* "--json"; NULL ends the list */
-	const char **value; /* receives the argument that follows; NULL: the option takes none */
-	bool *flag;         /* set if the option is given; may be NULL */
+	const char **value; /* is set to the argument that follows; NULL: the option takes none */
+	bool *flag;         /* set to true if the option is given; may be NULL */
 };
 
 /*
- * Parses options: *rest gets the first operand; there may be `operands` at most, and the result is
- * their number. -1: wrong, reported on standard error with "try kvtier VERB --help".
+ * Parses options. *rest is set to the first operand; at most `operands` are allowed, and the result
+ * is their number. -1: the command line is wrong, which is reported on standard error with "try
+ * kvtier VERB --help".
  */
 int kvt_options_take(
 	int argc, char **argv, const struct kvt_option *options, const char **rest, int operands);
 
-/* Reports a usage mistake in one line; returns KVT_EXIT_USAGE. */
+/* Reports that the command line is wrong, in one line; returns KVT_EXIT_USAGE. */
 int kvt_command_wrong(const char *verb, const char *format, ...)
 	__attribute__((format(printf, 2, 3)));
 

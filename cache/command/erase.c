@@ -1,9 +1,10 @@
 /*
- * erase.c - `kvtier erase`: removes chunks of a tenant, of a model, or under a key, from every tier.
+ * erase.c - `kvtier erase`: removes chunks of a tenant, of a model, or under a key, from every
+ * tier.
  *
- * A running owner erases from its store itself, since only the owner reaches its memory and knows its writes under way:
- * the verb sends a request to the socket in the store's folder. The verb opens a store without an owner, at its present
- * size, so that nothing else of it is lost.
+ * A running owner erases from its store itself, since only the owner reaches its memory and knows
+ * its writes under way: the verb sends a request to the socket in the store's folder. The verb
+ * opens a store without an owner, at its present size, so that nothing else of it is lost.
  */
 #include "command/erase.h"
 
@@ -22,8 +23,9 @@
 
 #define VERB        "erase"
 #define TIMEOUT_NS  10000000000u
-#define ANSWER_NS   15000000000u /* time for an owner's answer, including the owner's own waits */
-#define L1_BYTES    (16u << 20)  /* memory of a cache that is opened only to erase */
+/* time for an owner's answer, in which the owner waits for its tiers */
+#define ANSWER_NS   15000000000u
+#define L1_BYTES    (16u << 20)  /* memory of a cache that is opened only for an erase */
 #define LEAST_BYTES (16u << 20)  /* nvme.capacity */
 #define MODEL_LEAST 8            /* least digits of --model */
 #define CONFIG_MOST (1 << 20)
@@ -34,7 +36,8 @@ struct wish {
 	struct kvt_fingerprint fingerprint; /* whole fingerprints only */
 	struct kvt_key key;
 	bool by_tenant, by_key, whole_model;
-	const char *model; /* hex digits, all or the first ones; NULL: any model */
+	/* hex digits of the fingerprint: all, or the first ones; NULL: any model */
+	const char *model;
 	bool dry_run, yes, json;
 	struct kvt_config config;
 	bool has_config;
@@ -49,7 +52,7 @@ static bool is_model(const char *text)
 	return len >= MODEL_LEAST && len <= 64 && strspn(text, "0123456789abcdefABCDEF") == len;
 }
 
-/* Returns an exit status, KVT_EXIT_OK for correct names. */
+/* Reads the names. Returns an exit status: KVT_EXIT_OK if they are correct. */
 static int take_names(struct wish *w, const char *tenant, const char *hash, const char *key)
 {
 	if (tenant != NULL && hash != NULL)
@@ -164,7 +167,8 @@ static void log_line(void *self, uint32_t level, const char *line)
 		fprintf(stderr, "%s\n", line);
 }
 
-/* Sets only the keys that erasing needs: no ports, no limits that would make the opening evict. */
+/* Changes the settings so that opening the cache does nothing else: no ports, and no limits for
+ * which it would evict chunks. */
 static void prepare(struct kvt_config *c)
 {
 	c->threads = KVT_THREADS_OWN;
@@ -177,7 +181,8 @@ static void prepare(struct kvt_config *c)
 	c->events_publish = c->events_replay = "";
 	c->controller_pull = c->controller_reply = "";
 	c->store_inflight = 0;
-	if (strcmp(c->node_share, "never") != 0) { /* tiers that the node shares; stores on disk, too */
+	/* the node's daemon has the chunks of its engines, so it becomes the shared tier here */
+	if (strcmp(c->node_share, "never") != 0) {
 		c->l2_url = c->node_url;
 		c->l2_segment = c->node_segment;
 		c->node_share = "never";
@@ -185,7 +190,7 @@ static void prepare(struct kvt_config *c)
 	c->log = log_line;
 }
 
-/* Notes configured tiers that are missing. */
+/* Notes which configured tiers are missing. */
 static void note_missing(struct kvt *k, const struct kvt_config *c, struct kvt_erase_result *r)
 {
 	struct kvt_stats stats = {.size = sizeof(stats)};
@@ -218,12 +223,13 @@ static bool open_and_erase(
 	r->erased.size = sizeof(r->erased);
 	r->status = kvt_erase_which(k, &which, TIMEOUT_NS, &r->erased);
 	note_missing(k, config, r);
-	r->erased.tiers[KVT_TIER_L1].counted = KVT_COUNTED_NO_TIER; /* no process has this tier */
+	/* this cache was opened only for the erase: its memory is no tier of the user's */
+	r->erased.tiers[KVT_TIER_L1].counted = KVT_COUNTED_NO_TIER;
 	kvt_close(k);
 	return true;
 }
 
-/* Finds PATH for a folder PATH/FINGERPRINT/RANK: opening needs PATH. */
+/* Finds PATH for a folder PATH/FINGERPRINT/RANK, since the configuration needs PATH. */
 static bool path_of(const char *folder, char out[4096])
 {
 	char *end;
@@ -261,7 +267,7 @@ static bool erase_unowned(
 	return open_and_erase(w, &config, r);
 }
 
-/* Returns whether the store is of the named model; others are skipped. */
+/* Returns whether the store is of the model that was named; other stores are skipped. */
 static bool is_meant(const struct wish *w, const struct kvt_fingerprint *f)
 {
 	char hex[65];
@@ -282,7 +288,7 @@ static int report(const struct wish *w, const struct kvt_erase_result *r, json_t
 	return kvt_erase_done(r) ? result : KVT_EXIT_FAILED;
 }
 
-/* *met: the store is of the named model. */
+/* *met: the store is of the model that was named. */
 static int erase_store(const struct wish *w, const char *folder, json_t *list, bool *met)
 {
 	struct kvt_erase_result r = {.folder = folder, .dry_run = w->dry_run};

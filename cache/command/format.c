@@ -1,5 +1,5 @@
 /*
- * format.c - numbers in the form that people read.
+ * format.c - writes and parses numbers in the forms that people use.
  */
 #include "command/format.h"
 
@@ -71,7 +71,7 @@ bool kvt_parse_number(const char *text, double *out)
 
 	value = strtod(text, &end);
 	if (digits == 0 || end != text + digits)
-		return false; /* strtod knows hex, inf, exponents and blanks too */
+		return false; /* strtod also accepts hex, inf, exponents and blanks */
 	if (*end != '\0') {
 		suffix = strchr(suffixes, *end);
 		if (suffix == NULL || end[1] != '\0')

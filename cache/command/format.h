@@ -1,5 +1,5 @@
 /*
- * format.h - numbers in the form that people read.
+ * format.h - writes and parses numbers in the forms that people use.
  */
 #ifndef KVT_FORMAT_H
 #define KVT_FORMAT_H
@@ -21,15 +21,15 @@ const char *kvt_format_count(char out[KVT_FORMAT_BYTES], double count);
 /* "12 s", "3 h 20 min". */
 const char *kvt_format_age(char out[KVT_FORMAT_BYTES], double seconds);
 
-/* Parses a decimal number greater than 0 with an optional k, M, G, T, P (thousands). False: not a
- * number. */
+/* Parses a decimal number greater than 0, perhaps followed by k, M, G, T or P (thousands). Returns
+ * false if the text is no number. */
 bool kvt_parse_number(const char *text, double *out);
 
-/* Parses bytes as people and vendors write them: "80GB" and "1.1T" by thousands, "80GiB" by
- * 1024. */
+/* Parses a number of bytes as people and vendors write them: "80GB" and "1.1T" by thousands,
+ * "80GiB" by 1024. */
 bool kvt_parse_bytes(const char *text, uint64_t *out);
 
-/* Parses a size as in the configuration. */
+/* Parses a size in the form that the configuration has. */
 bool kvt_parse_size(const char *text, uint64_t *out);
 
 #endif

@@ -1,8 +1,8 @@
 /*
- * gpus.c - see the header.
+ * gpus.c - finds the GPU that a text names.
  *
- * A text names a GPU if it has all the words of the GPU's name ("A100-SXM4-80GB" has "A100" and "80GB"), or words that
- * only one name has ("H200").
+ * A text names a GPU if it has all the words of the GPU's name ("A100-SXM4-80GB" has "A100" and
+ * "80GB"), or words that only one name has ("H200").
  */
 #include "command/gpus.h"
 
@@ -32,7 +32,7 @@ static size_t word_length(const char *text)
 	return n;
 }
 
-/* The next word's beginning, or the end. */
+/* Returns the begin of the next word, or the end of the text. */
 static const char *next_word(const char *text)
 {
 	while (*text != '\0' && word_length(text) == 0)
@@ -66,7 +66,8 @@ static void take(size_t i, struct kvt_gpu *out)
 	snprintf(out->name, sizeof(out->name), "%s", known[i].name);
 }
 
-/* Finds the only name with the text's words, or, of several, the longest name that the text has completely. */
+/* Finds the only name that has the text's words. If several names have them, finds the longest name
+ * of which the text has all words. */
 static bool find(const char *text, struct kvt_gpu *out, char why[KVT_GPUS_WHY])
 {
 	size_t alike = 0, n, whole = KNOWN, last = 0;
@@ -110,7 +111,8 @@ bool kvt_gpus_parse(
 	}
 	rest = next_word(rest);
 	if (strncasecmp(rest, "nvidia ", 7) == 0 || strncasecmp(rest, "amd ", 4) == 0)
-		rest = next_word(rest + word_length(rest)); /* as drivers print the name */
+		/* drivers print the vendor before the name: it is skipped */
+		rest = next_word(rest + word_length(rest));
 	if (n < 1 || n > 1024 || *rest == '\0') {
 		snprintf(why, KVT_GPUS_WHY, "found `%.40s`, expected such as `8 x A100 80GB`", text);
 		return false;

@@ -1,5 +1,5 @@
 /*
- * gpus.h - GPUs by name, or by the size of their memory alone.
+ * gpus.h - parses descriptions of GPUs: by name, or by the size of their memory alone.
  */
 #ifndef KVT_GPUS_H
 #define KVT_GPUS_H
@@ -17,8 +17,8 @@ struct kvt_gpu {
 	double flops;                 /* a second; 0: unknown */
 };
 
-/* Parses "8 x A100 80GB", "4xH200", "nvidia A100-SXM4-80GB", "8 x 96GB". False: `why` has one
- * line. */
+/* Parses "8 x A100 80GB", "4xH200", "nvidia A100-SXM4-80GB", "8 x 96GB". Returns false if the text
+ * is none of these; then `why` has one line. */
 bool kvt_gpus_parse(
 	const char *text, uint32_t *count, struct kvt_gpu *out, char why[KVT_GPUS_WHY]);
 

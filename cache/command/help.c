@@ -3,7 +3,7 @@
  */
 #include "command/help.h"
 
-/* one string per line of the output */
+/* each string is one line of the output */
 /* clang-format off */
 
 const char kvt_help_program[] = "\n`kvtier VERB --help` explains a verb. Results go to standard "

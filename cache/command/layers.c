@@ -1,11 +1,11 @@
 /*
- * layers.c - kind and shape of each layer of a model.
+ * layers.c - finds kind and shape of each layer of a model.
  *
- * Names and rules as in transformers' configurations: `layer_types` where a file has it; else
- * `hybrid_override_pattern` (Nemotron-H), `layers_block_type`, `block_types`, `attn_layer_period`
- * (Jamba), `attn_layer_indices` (Bamba), `full_attention_interval` (Qwen3-Next),
- * `hybrid_layer_pattern` (MiMo), `sliding_window_pattern` (Gemma 3, Cohere 2), every second layer
- * (Gemma 2), `max_window_layers` (Qwen2), `no_rope_layers` (Llama 4).
+ * Names and rules are those of configurations of the library transformers: `layer_types` where a
+ * file has it; else `hybrid_override_pattern` (Nemotron-H), `layers_block_type`, `block_types`,
+ * `attn_layer_period` (Jamba), `attn_layer_indices` (Bamba), `full_attention_interval`
+ * (Qwen3-Next), `hybrid_layer_pattern` (MiMo), `sliding_window_pattern` (Gemma 3, Cohere 2), every
+ * second layer (Gemma 2), `max_window_layers` (Qwen2), `no_rope_layers` (Llama 4).
  */
 #include "command/layers.h"
 
@@ -20,12 +20,13 @@
 /* Kind of a layer, before layers are counted. */
 enum kind { FULL, WINDOW, STATE };
 
-/* The text part's data about all layers. */
+/* Data about all layers, from the part of the file that describes text. */
 struct shape {
 	const json_t *text;
 	const char *type; /* model_type; "" if absent */
 	uint32_t layers, heads, kv_heads, head_dim, value_dim, window;
-	uint32_t shared; /* last layers that use other layers' keys and values */
+	/* number of layers, the last ones, that use other layers' keys and values */
+	uint32_t shared;
 };
 
 static bool fail(char why[KVT_MODEL_WHY], const char *what, const char *expected)
@@ -34,8 +35,8 @@ static bool fail(char why[KVT_MODEL_WHY], const char *what, const char *expected
 	return false;
 }
 
-/* The first of several names that holds a number from 1 to `most`; 0: none. A list of one number
- * per layer gives its first. */
+/* Returns the first of several names that has a number from 1 to `most`; 0: there is none. From a
+ * list with one number per layer, the first is taken. */
 static uint32_t number(const json_t *in, const char *const *names, uint64_t most)
 {
 	for (; *names != NULL; names++) {
@@ -105,7 +106,7 @@ static bool begins(const char *text, const char *with)
 	return strncmp(text, with, strlen(with)) == 0;
 }
 
-/* Kind by a word of `layer_types` or a similar list. */
+/* Returns the kind of a layer by its word in `layer_types` or a similar list. */
 static enum kind kind_of_word(const char *word)
 {
 	if (begins(word, "sliding") || begins(word, "chunked") || begins(word, "local"))
@@ -113,7 +114,7 @@ static enum kind kind_of_word(const char *word)
 	if (begins(word, "full") || begins(word, "attention") || begins(word, "global") ||
 		begins(word, "hybrid") || strcmp(word, "nope") == 0)
 		return FULL;
-	return STATE; /* mamba, linear_attention, conv, recurrent, ... */
+	return STATE; /* other words: mamba, linear_attention, conv, recurrent, ... */
 }
 
 static const json_t *words_of(const struct shape *s)
@@ -129,7 +130,7 @@ static const json_t *words_of(const struct shape *s)
 	return NULL;
 }
 
-/* Returns whether a list of layers with attention has this layer. */
+/* Returns whether the layer is in a list of those with attention. */
 static bool is_listed(const json_t *list, uint32_t layer)
 {
 	for (size_t i = 0; i < json_array_size(list); i++)
@@ -138,8 +139,8 @@ static bool is_listed(const json_t *list, uint32_t layer)
 	return false;
 }
 
-/* Returns whether the layer keeps a state instead of keys and values, if no list of words has its
- * kind. */
+/* Returns whether the layer keeps a state instead of keys and values, for files without a list of
+ * words. */
 static bool is_state(const struct shape *s, uint32_t layer)
 {
 	const char *pattern =
@@ -157,7 +158,7 @@ static bool is_state(const struct shape *s, uint32_t layer)
 	return interval != 0 && (layer + 1) % interval != 0;
 }
 
-/* Returns whether the layer keeps a window, if no list of words has its kind. */
+/* Returns whether the layer keeps a window, for files without a list of words. */
 static bool is_window(const struct shape *s, uint32_t layer)
 {
 	const json_t *pattern = json_object_get(s->text, "hybrid_layer_pattern");
@@ -192,7 +193,7 @@ static enum kind kind_of(const struct shape *s, uint32_t layer)
 
 	if (words == NULL)
 		return is_state(s, layer) ? STATE : is_window(s, layer) ? WINDOW : FULL;
-	/* A list shorter than the model is a repeated pattern. */
+	/* If the list is shorter than the model, it is repeated. */
 	word = json_string_value(json_array_get(words, layer % json_array_size(words)));
 	kind = word != NULL ? kind_of_word(word) : FULL;
 	return kind == WINDOW && s->window == 0 ? FULL : kind;
@@ -200,8 +201,8 @@ static enum kind kind_of(const struct shape *s, uint32_t layer)
 
 /* --- shapes ----------------------------------------------------------------------------------- */
 
-/* Heads of a layer that has its own entry (models pruned by a search). False: the layer has no
- * attention. */
+/* Finds the number of heads of a layer that has its own entry, as in models that a search has
+ * pruned. Returns false if the layer has no attention. */
 static bool block_heads(const struct shape *s, uint32_t layer, uint32_t *heads)
 {
 	const json_t *attention = json_object_get(
@@ -232,7 +233,7 @@ static void shape_of(const struct shape *s, enum kind kind, struct kvt_layer_gro
 		g->heads = 1;
 		g->key_dim = rank;
 		g->value_dim = NUMBER(s->text, DIM_MOST, "qk_rope_head_dim");
-		/* one byte per element and a scale of four bytes for every 128 elements */
+		/* one byte for each element, and a scale of four bytes for every 128 elements */
 		g->extra = index != 0 ? index + (index + 127) / 128 * 4 : 0;
 		return;
 	}

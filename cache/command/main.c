@@ -72,7 +72,7 @@ static int run(int argc, char **argv)
 	return command->run(argc - 1, argv + 1);
 }
 
-/* Truncated output must not look complete. */
+/* The exit status shows truncated output, so that it does not look complete. */
 int main(int argc, char **argv)
 {
 	int status = run(argc, argv);

@@ -27,7 +27,7 @@ static bool fail(char why[KVT_MODEL_WHY], const char *text)
 /* --- element types ---------------------------------------------------------------------------- */
 
 static const struct {
-	const char *name; /* name in files and on the command line */
+	const char *name; /* the type's name in files and on the command line */
 	const char *shown;
 	uint32_t bytes;
 } element_types[] = {
@@ -58,7 +58,7 @@ static bool take_type(struct kvt_model *m, const char *name)
 	return false;
 }
 
-/* Returns whether the checkpoint was quantized together with its cache. */
+/* Returns whether the checkpoint was quantized together with its KV cache. */
 static bool has_fp8_cache(const json_t *root)
 {
 	const json_t *quantization = json_object_get(root, "quantization_config");
@@ -93,7 +93,7 @@ static bool choose_type(struct kvt_model *m, const json_t *root, const json_t *t
 		declared = declared_type(root);
 	if (declared != NULL && take_type(m, declared) && m->element_bytes == 2)
 		return true;
-	/* Engines load single precision as half precision: vLLM's `auto`. */
+	/* Engines load single precision as half precision, by default (vLLM's `auto`). */
 	m->assumed = true;
 	return take_type(m, "bfloat16");
 }
@@ -137,7 +137,7 @@ uint64_t kvt_model_context_bytes(const struct kvt_model *m, uint64_t tokens, uin
 
 /* --- the file --------------------------------------------------------------------------------- */
 
-/* The part of a multimodal model's file that describes text. */
+/* Returns the part of a multimodal model's file that describes text. */
 static const json_t *text_part(const json_t *root)
 {
 	static const char *const names[] = {
@@ -183,7 +183,8 @@ static bool read_root(
 	return true;
 }
 
-/* Python writes Infinity and NaN, which are not JSON: this file needs no such number. */
+/* Replaces Infinity and NaN, which Python writes but JSON does not know; no number that is needed
+ * here has such a value. */
 static void repair_numbers(char *text, size_t len)
 {
 	static const char *const words[] = {"Infinity", "NaN"};

@@ -1,9 +1,10 @@
 /*
- * offload.c - see the header.
+ * offload.c - computes from how many tokens on CPU memory and disk are of use to an engine on given
+ * GPUs.
  */
 #include "command/offload.h"
 
-/* Tokens that this many bytes of one of `tensor` ranks hold. */
+/* Returns how many tokens fit into this many bytes of one of `tensor` ranks. */
 static double tokens_in(const struct kvt_model *m, double bytes, uint32_t tensor)
 {
 	double full = (double)kvt_model_token_bytes(m, KVT_LAYER_FULL, tensor);

@@ -1,8 +1,8 @@
 /*
  * offload_print.c - prints the results of `kvtier size --gpu`, as text or as JSON.
  *
- * The table has the form of the one in which the documentation of SageMaker's LMI containers recommends LMCache, so
- * that both can be compared.
+ * The table has the form of the one in which the documentation of SageMaker's LMI containers
+ * recommends LMCache, so that both can be compared.
  */
 #include <inttypes.h>
 #include <string.h>
@@ -112,7 +112,7 @@ static void print_sums(const struct kvt_size *s, FILE *out)
 		out);
 }
 
-/* Prints "12.3 s", "25 min"; and how many times faster than computing. */
+/* Prints "12.3 s" or "25 min", and how many times faster that is than computing. */
 static void print_seconds(FILE *out, double seconds, double compute)
 {
 	char text[KVT_FORMAT_BYTES] = "-", times[KVT_FORMAT_BYTES] = "";
@@ -126,7 +126,7 @@ static void print_seconds(FILE *out, double seconds, double compute)
 	fprintf(out, "%10s %9s", text, times);
 }
 
-/* Lengths at which a row begins, or all that fits. */
+/* Finds the lengths at which a row begins; the last one is all that fits. */
 static uint32_t lengths_of(const struct kvt_offload *o, double lengths[KVT_OFFLOAD_ROWS])
 {
 	const double all[KVT_OFFLOAD_ROWS] = {o->chosen.tokens, o->memory_tokens, o->disk_tokens};

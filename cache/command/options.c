@@ -1,6 +1,6 @@
 /*
- * options.c - parses a verb's options: long names only, their argument as the next word or after
- * '='.
+ * options.c - parses the options of a verb: only long names, whose argument is the next word or
+ * follows a '='.
  */
 #include <stdarg.h>
 #include <string.h>

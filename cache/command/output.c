@@ -1,5 +1,5 @@
 /*
- * output.c - see output.h.
+ * output.c - JSON output of verbs: a list with an object for each store.
  */
 #include "command/output.h"
 

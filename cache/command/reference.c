@@ -1,5 +1,6 @@
 /*
- * reference.c - `kvtier reference`: the configuration's page and example, and LMCache's keys.
+ * reference.c - `kvtier reference`: prints the configuration's reference page and example, and the
+ * page of LMCache's keys.
  */
 #include "command/command.h"
 #include "lmcache/lmcache.h"

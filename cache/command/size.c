@@ -64,7 +64,7 @@ static bool take_arguments(int argc, char **argv, struct arguments *a)
 	return a->config != NULL;
 }
 
-/* Reads an option's number; `out` stays unchanged if the option is absent. */
+/* Reads the number of an option; if the option was not given, `out` is not changed. */
 static bool take_number(const char *name, const char *text, double most, double *out)
 {
 	double value;
@@ -162,7 +162,7 @@ static bool no(const struct arguments *a, const char *why)
 	return false;
 }
 
-/* Computes how many GPUs a copy needs, and the room that remains for KV. */
+/* Computes how many GPUs a copy of the model needs, and how much room they have for KV. */
 static bool spread(const struct arguments *a, struct kvt_size *s)
 {
 	struct kvt_offload *o = &s->offload;
@@ -188,7 +188,7 @@ static bool spread(const struct arguments *a, struct kvt_size *s)
 	return true;
 }
 
-/* Takes the GPUs' rates, if none were given. */
+/* Takes the rates of the GPUs if none were given. */
 static void take_rates(const struct arguments *a, struct kvt_size *s)
 {
 	struct kvt_offload *o = &s->offload;

@@ -13,7 +13,7 @@
 /* A tier's room and rate. */
 struct kvt_size_tier {
 	const char *name; /* "l1", "nvme" */
-	uint64_t bytes;   /* 0: none, or not asked for */
+	uint64_t bytes;   /* 0: there is none, or it was not asked for */
 	char why[KVT_REASON_BYTES];
 	double rate;       /* bytes per second; 0: unknown */
 	const char *where; /* "measured here", "given" */
@@ -21,14 +21,14 @@ struct kvt_size_tier {
 
 struct kvt_size {
 	struct kvt_model model;
-	uint32_t tensor; /* ranks that share the heads */
+	uint32_t tensor; /* number of ranks that share the heads */
 	uint32_t chunk_tokens;
 	uint64_t context;                      /* tokens */
 	double prefill;                        /* tokens per second; 0: not given */
-	/* the numbers behind prefill; 0: prefill was given */
+	/* the numbers from which prefill was computed; 0: prefill was given */
 	double flops, utilisation, parameters;
 	struct kvt_size_tier tiers[2];
-	uint64_t full_bytes, window_bytes; /* bytes per token, of one rank */
+	uint64_t full_bytes, window_bytes; /* bytes for each token, of one rank */
 	struct kvt_offload offload;
 };
 
@@ -38,7 +38,7 @@ void kvt_size_print(const struct kvt_size *s, FILE *out);
 void kvt_offload_print(const struct kvt_size *s, FILE *out);
 json_t *kvt_offload_json(const struct kvt_size *s); /* NULL: no memory */
 
-/* Prints one object. False: no memory. */
+/* Prints one JSON object. Returns false if memory is short. */
 bool kvt_size_print_json(const struct kvt_size *s, FILE *out);
 
 #endif

@@ -13,7 +13,7 @@
 static const double example_rates[] = {2000, 5000, 10000, 20000, 50000};
 #define EXAMPLE_COUNT (sizeof(example_rates) / sizeof(example_rates[0]))
 
-/* A token's bytes in all layers while the token is within the window. */
+/* Returns the bytes of a token in all layers while it is within the window. */
 static uint64_t token_bytes(const struct kvt_size *s)
 {
 	return s->full_bytes + s->window_bytes;

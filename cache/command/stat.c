@@ -17,11 +17,12 @@
 #include "command/output.h"
 
 #define TENANTS_SHOWN 10
-#define ANSWER_NS     3000000000u /* time for the answer of an owner, which may be busy with an erase */
+/* time for an owner's answer: the owner may be busy with an erase */
+#define ANSWER_NS     3000000000u
 
 /* --- summing up ------------------------------------------------------------------------------- */
 
-/* A slot for each tenant, found by the tenant's first bytes, which are a hash. */
+/* A hash table of tenants, by the first bytes of the tenant's name, which is a hash. */
 struct sums {
 	struct kvt_stat_tenant *slots;
 	size_t mask;
@@ -85,7 +86,8 @@ static void count_chunk(
 	count_use(s, c, wall_ns);
 }
 
-/* Order: most on disk first, then by name, empty slots last. */
+/* Compares tenants: those with most bytes on disk come first, then by name; empty slots come
+ * last. */
 static int by_size(const void *a, const void *b)
 {
 	const struct kvt_stat_tenant *x = a, *y = b;
@@ -121,7 +123,7 @@ bool kvt_stat_collect(const struct kvt_inspect *x, int64_t wall_ns, struct kvt_s
 	return true;
 }
 
-/* The tenant's place; NULL: no memory. */
+/* Returns the entry of the tenant; NULL: memory is short. */
 static struct kvt_stat_tenant *place_of(struct kvt_stat *s, const struct kvt_tenant *tenant)
 {
 	struct kvt_stat_tenant *larger;
@@ -188,8 +190,8 @@ static int64_t changed_at(const char *folder)
 		       : 0;
 }
 
-/* Asks a store's owner for the contents of its memory and its shared tier, and its reuse of fragments, where it knows
- * them. */
+/* Asks a store's owner for the contents of its memory and of its shared tier, and for its reuse of
+ * fragments, if it knows them. */
 static void ask_owner(struct kvt_stat *s)
 {
 	char request[64], *answer = malloc(KVT_ADMIN_LINE);

@@ -1,8 +1,8 @@
 /*
  * stat_print.c - prints the results of `kvtier stat`, as text or as JSON.
  *
- * The text shows a tenant by the first four bytes of its hash; the JSON form has whole hashes, for callers that erase
- * by them.
+ * The text shows a tenant by the first four bytes of its hash; the JSON form has whole hashes, for
+ * callers that erase by them.
  */
 #include <inttypes.h>
 #include <jansson.h>
@@ -95,7 +95,7 @@ static const char *const reasons[KVT_FRAGMENT_REFUSALS] = {
 	[KVT_FRAGMENT_FULL] = "full",
 };
 
-/* Prints the owner's reuse of fragments; nothing if there was none. */
+/* Prints the owner's reuse of fragments; prints nothing if there was none. */
 static void print_reuse(const struct kvt_stat *s, FILE *out)
 {
 	const struct kvt_fragments_stats *r = &s->reuse;
@@ -116,7 +116,7 @@ static void print_reuse(const struct kvt_stat *s, FILE *out)
 	fputc('\n', out);
 }
 
-/* NULL: no owner reported it. */
+/* Makes a JSON object; NULL: no owner reported its reuse. */
 static json_t *reuse_json(const struct kvt_stat *s)
 {
 	const struct kvt_fragments_stats *r = &s->reuse;
@@ -200,7 +200,7 @@ struct json_t *kvt_stat_json(const struct kvt_stat *s)
 {
 	const struct kvt_inspect_store *st = &s->store;
 	char id[33], fingerprint[65];
-	json_t *others = NULL; /* absent if no owner reports its memory's contents */
+	json_t *others = NULL; /* stays NULL if no owner reported the contents of its memory */
 
 	if (s->has_l1)
 		others = json_pack("{s:I, s:I}", "chunks", (json_int_t)s->l1_others.chunks, "bytes",

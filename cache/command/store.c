@@ -1,7 +1,7 @@
 /*
- * store.c - finding the stores that a path names, and their owners.
+ * store.c - finds the stores that a path names, and their owners.
  *
- * This file opens nothing for writing: a live owner must not notice.
+ * No file is opened for writing here, because stores may be in use.
  */
 #include "command/store.h"
 

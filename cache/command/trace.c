@@ -1,8 +1,9 @@
 /*
  * trace.c - `kvtier trace`: shows the history of chunks of a running cache.
  *
- * The owner of a store keeps its events in memory and sends them over its socket, 16 KiB at a time. The verb reads
- * events that another program got by kvt_trace or GET /trace of kvtierd from standard input.
+ * The owner of a store keeps its events in memory and sends them over its socket, 16 KiB at a time.
+ * The verb reads events that another program got by kvt_trace or GET /trace of kvtierd from
+ * standard input.
  */
 #include "command/trace.h"
 
@@ -16,14 +17,15 @@
 
 #define ANSWER_NS 2000000000ull
 #define TRIES     3
-#define RINGS     2    /* rings of a trace: usual events; slow, incomplete and failed ones */
-#define LINE_MOST 4096 /* bytes of an event from standard input */
+#define RINGS     2 /* lists in a trace: the usual events; the slow, incomplete and failed ones */
+#define LINE_MOST 4096 /* longest event on standard input, in bytes */
 #define LAST      20
 #define LAST_MOST 1000000
 
 /* --- from the owner of a store ---------------------------------------------------------------- */
 
-/* Takes one answer; *since: where the next one begins. False: reported. */
+/* Reads one answer. *since: number from which the next answer begins. Returns false on failure,
+ * which was reported. */
 static bool take_answer(
 	const char *folder, const char *answer, struct kvt_traces *into, json_int_t *since)
 {
@@ -44,7 +46,7 @@ static bool take_answer(
 	return good;
 }
 
-/* On a busy machine the owner may give up a request that arrived slowly. */
+/* If the machine is busy, the owner may drop a request that arrived slowly, so it is sent again. */
 static enum kvt_status ask(const char *folder, const char *request, char *answer)
 {
 	enum kvt_status status = KVT_EIO;
@@ -111,7 +113,7 @@ static bool read_lines(FILE *in, struct kvt_traces *into)
 
 /* --- the verb --------------------------------------------------------------------------------- */
 
-/* The words of the command line. */
+/* The options of the command line. */
 struct words {
 	const char *key, *slow, *last;
 	bool miss, failed, json;
@@ -148,7 +150,7 @@ static bool read_words(const struct words *w, struct kvt_trace_filter *out)
 	return false;
 }
 
-/* Shows one cache. folder NULL: events from standard input. */
+/* Shows the events of one cache. folder NULL: those on standard input. */
 static int show(const char *folder, const struct kvt_trace_filter *filter, bool json, bool name)
 {
 	struct kvt_traces traces = {0};

@@ -1,8 +1,9 @@
 /*
  * trace_print.c - chooses, joins and prints events of a trace.
  *
- * The output shows a get with the requests that it waited for, and a chunk that a get or lookup missed with the last
- * event of that chunk. Events may come from standard input: unknown words are printed without control characters.
+ * The output shows a get with the requests that it waited for, and a chunk that a get or lookup
+ * missed with the last event of that chunk. Events may come from standard input: unknown words are
+ * printed without control characters.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -13,7 +14,7 @@
 #include "command/trace.h"
 
 #define INDENT    "                       "
-#define KEY_NAMED 8 /* hex digits of a key that events have */
+#define KEY_NAMED 8 /* number of hex digits of a key in an event */
 
 /* --- members ---------------------------------------------------------------------------------- */
 
@@ -106,7 +107,7 @@ static unsigned fits(const json_t *event, const struct kvt_trace_filter *f)
 	       (has_failed(event) ? KVT_FITS_FAILED : 0u);
 }
 
-/* Events that belong to the get at `head` ended before it. */
+/* Marks the events that belong to the get at index `head`; they ended before it. */
 static void gather(struct kvt_traces *t, size_t head)
 {
 	for (size_t i = head; t->items[head].get > 0 && i-- > 0;) {
@@ -234,7 +235,7 @@ static void put_event(const json_t *event, FILE *out)
 	fputc('\n', out);
 }
 
-/* Prints the last event of the chunk that the event at `at` missed. */
+/* Prints the last event of the chunk that the event at index `at` missed. */
 static void put_before(const struct kvt_traces *t, size_t at, FILE *out)
 {
 	const char *missing = text(t->items[at].json, "missing");

@@ -1,8 +1,8 @@
 /*
  * verify.c - `kvtier verify`: reads every chunk of a store and reports those whose bytes changed.
  *
- * The verb repairs nothing: a cache that opens the store drops a damaged chunk when it meets one. With a live owner
- * chunks come and go; a chunk that went is no damage.
+ * The verb repairs nothing: a cache that opens the store drops a damaged chunk when it meets one.
+ * With a live owner chunks come and go; a chunk that went is no damage.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -18,20 +18,21 @@
 #include "tiers/nvme/nvme_inspect.h"
 #include "command/store.h"
 
-#define PATIENCE_NS   (UINT64_C(3) * 1000000000) /* time for a live owner's log */
+/* time for a live owner to record that a chunk is gone */
+#define PATIENCE_NS   (UINT64_C(3) * 1000000000)
 #define PROGRESS_S    2.0
 #define DAMAGED_SHOWN 20
 
 /* One run over a store. */
 struct pass {
 	const char *folder;
-	uint64_t total, total_bytes; /* chunks that the log names */
+	uint64_t total, total_bytes; /* number and bytes of chunks in the log */
 	uint64_t done, bytes;        /* read so far */
 	uint64_t right, sealed, gone, damaged, failed;
-	uint64_t damaged_pieces; /* pieces of damaged chunks whose header is right */
+	uint64_t damaged_pieces; /* number of damaged pieces, in chunks whose header is right */
 	uint64_t log_damaged;
-	const char *keys; /* file of master keys; NULL: sealed payloads are not checked */
-	uint64_t rate;    /* most bytes a second; 0: no limit */
+	const char *keys; /* file of master keys; NULL: encrypted payloads are not checked */
+	uint64_t rate;    /* most bytes read per second; 0: not limited */
 	double begun, told;
 	bool quiet;
 };
@@ -61,7 +62,7 @@ static void report_progress(struct pass *p)
 		p->damaged > 0 ? ", DAMAGE found" : "");
 }
 
-/* Waits until the bytes so far are no more than the rate allows. */
+/* Waits until the bytes read so far are no more than the rate allows. */
 static void keep_rate(const struct pass *p)
 {
 	double due, now = now_s();
@@ -215,7 +216,8 @@ static int verify(const struct kvt_surroundings *s, struct pass *p, json_t *list
 	return p->damaged + p->failed > 0 ? KVT_EXIT_DAMAGE : result;
 }
 
-/* Damage outweighs a store that could not be opened: the caller asked for damage. */
+/* Returns the worse exit status. Damage is worse than a store that could not be opened, because
+ * damage is what the caller asked about. */
 static int worse(int a, int b)
 {
 	if (a == KVT_EXIT_DAMAGE || b == KVT_EXIT_DAMAGE)

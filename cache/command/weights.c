@@ -1,9 +1,10 @@
 /*
- * weights.c - see the header.
+ * weights.c - estimates parameters and operations from a model's config.json.
  *
- * The count of parameters comes from the shapes, without norms and biases: embeddings, attention, and a network of two
- * or three matrices in each layer; a mixture of experts has many networks and a token meets a few. The count is within
- * 2 % of the published numbers of models of this form. Layers that keep a state count as if they had attention.
+ * The count of parameters comes from the shapes, without norms and biases: embeddings, attention,
+ * and a network of two or three matrices in each layer; a mixture of experts has many networks and
+ * a token meets a few. The count is within 2 % of the published numbers of models of this form.
+ * Layers that keep a state count as if they had attention.
  */
 #include "command/weights.h"
 
@@ -15,7 +16,7 @@
 
 #define MOST ((json_int_t)1 << 32)
 
-/* The first of several names that holds a number; 0: none. */
+/* Returns the first of several names that has a number; 0: there is none. */
 static double number(const json_t *in, const char *const *names)
 {
 	for (; *names != NULL; names++) {
@@ -45,7 +46,7 @@ static double heads_of(const json_t *text)
 	return NUMBER(text, "num_attention_heads", "n_head", "n_heads");
 }
 
-/* Elements of a query's head; elements of a value's. */
+/* Return the number of elements of a query's head, and of a value's head. */
 static double query_dim(const json_t *text)
 {
 	double latent = NUMBER(text, "qk_nope_head_dim") + NUMBER(text, "qk_rope_head_dim");
@@ -79,7 +80,8 @@ static double attention(const json_t *text, const struct kvt_model *m)
 	return queries + out + hidden * kv * (query + value_dim(text));
 }
 
-/* Matrices of a layer's network: a gate, in, and out; older models have no gate. */
+/* Returns the number of matrices in a layer's network: gate, in and out; older models have no
+ * gate. */
 static double matrices(const json_t *text)
 {
 	static const char *const without[] = {"gpt2", "gpt_neox", "gptj", "gpt_bigcode", "opt",
@@ -92,7 +94,8 @@ static double matrices(const json_t *text)
 	return 3;
 }
 
-/* Networks of all layers, if a token met that many experts in each; 0: all of them. */
+/* Returns the parameters of all layers' networks, counting in each layer the experts that one token
+ * uses, or all of them. */
 static double networks(const json_t *text, double layers, bool all)
 {
 	double hidden = hidden_of(text), dense = NUMBER(text, "first_k_dense_replace");
@@ -117,7 +120,8 @@ static double networks(const json_t *text, double layers, bool all)
 		       (shared + of_expert * (all || met == 0 ? experts : met));
 }
 
-/* --- bytes of one ------------------------------------------------------------------------------ */
+/* --- bytes of one
+ * ------------------------------------------------------------------------------ */
 
 static double bits_of(const json_t *quantization)
 {
@@ -161,13 +165,14 @@ void kvt_weights_read(const json_t *root, const json_t *text, struct kvt_model *
 					 (query_dim(text) + value_dim(text));
 }
 
-/* --- files ------------------------------------------------------------------------------------- */
+/* --- files
+ * ------------------------------------------------------------------------------------- */
 
 static bool is_weights(const char *name)
 {
 	const char *end = strrchr(name, '.');
 
-	/* Mistral's folders have all weights twice, the second time as consolidated*. */
+	/* Folders of Mistral models have all weights twice, the second time as consolidated*. */
 	return end != NULL && strcmp(end, ".safetensors") == 0 &&
 	       strncmp(name, "consolidated", 12) != 0;
 }

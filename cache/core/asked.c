@@ -26,7 +26,7 @@ static void tell_reused(const struct kvt *k, char *out)
 	kvt_admin_write_reused(&stats, out, KVT_ADMIN_LINE);
 }
 
-/* Of the shared tier, where tenants have a limit there. */
+/* Writes the tenants that have a limit in the shared tier, as JSON. */
 static void list_shared(struct kvt *k, size_t most, char *out)
 {
 	struct kvt_tenant_list list = {.count = 0};
@@ -87,7 +87,8 @@ void kvt_asked_start(struct kvt *k)
 		return;
 	if (!kvt_version_folder(k, &k->config.fingerprint, folder, sizeof(folder)))
 		return;
-	/* Open may be here, and the thread of a store that came later. */
+	/* Two threads may call this at once: the one that opens the cache, and the one that opens a
+	 * store later. */
 	if (!k->opened || atomic_exchange(&k->admin_begun, true) ||
 		kvt_admin_create(folder, &k->surroundings, answer, k, &admin) != KVT_OK)
 		return;
@@ -100,8 +101,8 @@ void kvt_asked_start(struct kvt *k)
 		kvt_admin_destroy(admin);
 }
 
-/* An erase under way is broken off: what it erased is unreadable, and its asker hears that it was not
- * completed. */
+/* An erase under way is broken off: the chunks that it erased stay unreadable, and the client that
+ * asked hears that the erase was not completed. */
 void kvt_asked_stop(struct kvt *k)
 {
 	struct kvt_admin *admin;
@@ -109,7 +110,7 @@ void kvt_asked_stop(struct kvt *k)
 	pthread_mutex_lock(&k->lock);
 	admin = k->admin;
 	if (k->opened)
-		k->closing = true; /* none is made from here on */
+		k->closing = true; /* no admin socket is made from here on */
 	if (admin != NULL)
 		kvt_ops_stop(k);
 	pthread_mutex_unlock(&k->lock);

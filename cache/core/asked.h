@@ -6,10 +6,10 @@
 
 #include "core/core.h"
 
-/* Begins to answer, if there is a store on this machine's disk and the library has threads. A failure is only logged.
- * The handle is open. */
+/* Begins to answer requests, if the cache has a store on a local disk and threads of its own. A
+ * failure is only logged. The handle must be open. */
 void kvt_asked_start(struct kvt *k);
-/* Breaks off answers under way; no request may begin on this handle from now on. */
+/* Breaks off answers under way; afterwards no request may begin on this handle. */
 void kvt_asked_stop(struct kvt *k);
 
 #endif

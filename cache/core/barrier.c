@@ -1,12 +1,13 @@
 /*
- * barrier.c - what erases and drains wait for.
+ * barrier.c - lets erases and drains wait until the tiers have done their part.
  *
- * A barrier first waits: an erase for the tiers' answers to its ERASE request and for stores that
- * were being written when it came; a drain for all stores that were under way. Then it has every
- * tier FLUSH, then it is over, and the operation, if its caller still waits, is done. The
- * operation may end earlier, at its deadline; the barrier goes on, since its tombs must stay until
- * the tiers have answered. A tier of this handle's own that refuses to erase is asked again each second; a shared one is
- * not, which may be away for long: it may then have the keys still.
+ * A barrier passes three stages. It waits: an erase for the tiers' answers to its ERASE requests
+ * and for stores that were being written when it began; a drain for all stores under way. Then it
+ * sends FLUSH to every tier. When the tiers have answered, the barrier is over, and its operation
+ * is done if the caller still waits. The operation may end earlier, at its deadline; the barrier
+ * goes on, since its tombs must stay until the tiers have answered. A local tier that refuses to
+ * erase is asked again each second. A shared tier is not: it may be away for long, and may then
+ * keep the keys.
  */
 #include <stdlib.h>
 
@@ -25,21 +26,26 @@ struct barrier_op {
 
 struct kvt_barrier {
 	struct kvt_barrier *next;
-	struct barrier_op *op; /* NULL: no caller waits any longer */
-	uint64_t number;       /* erased stores marked up to here are waited for */
-	uint64_t stores_up_to; /* a drain: stores begun up to here are, too */
+	/* the waiting caller's operation; NULL: no caller waits any longer */
+	struct barrier_op *op;
+	/* number of this barrier: it waits for stores erased by it or by barriers before it */
+	uint64_t number;
+	/* a drain: it also waits for all stores with numbers up to this one */
+	uint64_t stores_up_to;
 	size_t stores_left, erased_left;
-	size_t under_way;           /* requests, and one while it begins */
-	bool bad;                   /* a tier could not make it durable */
-	bool raise;                 /* it waits for another generation, ... */
-	bool unraised;              /* ... which did not come: nothing is promised */
+	size_t under_way; /* requests under way, plus one while the barrier is being set up */
+	bool bad;                   /* a tier could not make the erase durable */
+	bool raise;                 /* the barrier waits for a new generation, ... */
+	bool unraised;              /* ... which the table did not grant: nothing is promised */
 	bool again[KVT_TIER_COUNT]; /* ERASE was refused */
 	int64_t again_ns;
-	uint64_t count;                      /* chunks that are erased by it */
-	struct kvt_job jobs[KVT_TIER_COUNT]; /* one per tier, of k->lower */
+	uint64_t count;                      /* chunks that this barrier erases */
+	/* FLUSH requests, one per tier, in the order of k->lower */
+	struct kvt_job jobs[KVT_TIER_COUNT];
 	struct kvt_key *keys;                /* behind the tombs */
 	size_t n;
-	struct kvt_tomb tombs[]; /* one per key; all of them stand, or none, and of the same tiers */
+	/* one per key; all are placed or none, and all hide the same tiers */
+	struct kvt_tomb tombs[];
 };
 
 /* --- life ------------------------------------------------------------------------------------- */
@@ -138,7 +144,8 @@ static void flush_done(struct kvt *k, struct kvt_job *job)
 		end(k, b);
 }
 
-/* The tier has erased the keys, or will before it shows or takes them again. */
+/* Lifts the tomb of key i: the tier has erased the key, or will do so before it shows or stores
+ * that key again. */
 static void unhide(struct kvt *k, struct kvt_barrier *b, size_t i)
 {
 	for (size_t j = 0; j < b->n; j++)
@@ -153,7 +160,7 @@ static bool is_asked_again(const struct kvt_barrier *b)
 	return false;
 }
 
-/* Flushes if nothing is waited for any more. May free it. */
+/* Sends the FLUSH requests if the barrier waits for nothing else. May free the barrier. */
 static void advance(struct kvt *k, struct kvt_barrier *b)
 {
 	const struct kvt_tier_request flush = {.verb = KVT_TIER_FLUSH};
@@ -227,7 +234,7 @@ size_t kvt_barriers_tick(struct kvt *k, int64_t now_ns, int64_t *next_ns)
 	return done;
 }
 
-/* Each of these may free the barrier that it looks at. */
+/* Each call of advance() below may free the barrier that it is given. */
 void kvt_barriers_stored(struct kvt *k, uint64_t store_number)
 {
 	struct kvt_barrier *b = k->barriers.first, *next;
@@ -269,7 +276,7 @@ enum kvt_status kvt_barrier_begin(struct kvt *k, struct kvt_barrier *b, uint32_t
 	b->number = ++k->barriers.begun;
 	b->next = k->barriers.first;
 	k->barriers.first = b;
-	b->under_way++; /* so that it does not end while it begins */
+	b->under_way++; /* so that the barrier does not end while it is being set up */
 	return KVT_OK;
 }
 
@@ -297,7 +304,7 @@ bool kvt_barrier_erase_lower(struct kvt *k, struct kvt_barrier *b)
 			continue;
 		}
 		bad |= kvt_refused_erase(&k->lower[i], b->keys, b->n);
-		unhide(k, b, i); /* a store that comes has erased them before it is shown */
+		unhide(k, b, i); /* a refused store erases the keys itself, before any lookup uses it */
 	}
 	return bad;
 }

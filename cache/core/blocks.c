@@ -1,12 +1,12 @@
 /*
- * blocks.c - copies of names and items; blocks.h has their purpose.
+ * blocks.c - copies engine block names and items; blocks.h says why.
  */
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/blocks.h"
 
-#define MAX_BLOCKS (1u << 20) /* of one chunk */
+#define MAX_BLOCKS (1u << 20) /* most blocks of a chunk */
 
 bool kvt_blocks_valid(const struct kvt_blocks *b)
 {
@@ -19,7 +19,7 @@ bool kvt_blocks_valid(const struct kvt_blocks *b)
 	return b->tokens == NULL || (b->block_size != 0 && b->block_size <= MAX_BLOCKS);
 }
 
-/* Token ids come first, since they want their alignment. */
+/* Token ids come first, since they need the strictest alignment. */
 static size_t token_bytes(const struct kvt_blocks *b, bool tokens)
 {
 	return tokens && b->tokens != NULL ? (size_t)b->count * b->block_size * sizeof(uint32_t)

@@ -1,5 +1,5 @@
 /*
- * breaker.c - decides whether a tier is left alone; breaker.h has the states.
+ * breaker.c - decides whether a tier is used after failures; breaker.h has the states.
  */
 #include "core/breaker.h"
 

@@ -22,14 +22,15 @@ struct kvt_metrics_input {
 	const struct kvt_controller_stats *controller;
 	const struct kvt_fragments_stats *fragments;
 	const struct kvt_latencies *latencies;
-	const struct kvt_tenant_list *const *tenants; /* of each tier, NULL for a tier that cannot count them */
+	/* one list per tier; NULL for a tier that cannot list tenants */
+	const struct kvt_tenant_list *const *tenants;
 	uint32_t tokens_per_chunk; /* converts counts of chunks into tokens */
 };
 
 /* *text: the caller frees it with free(). KVT_ENOMEM. */
 enum kvt_status kvt_metrics_render(const struct kvt_metrics_input *in, char **text) KVT_MUST_CHECK;
 
-/* The i-th metric, in the order of the text; NULL: no more. */
+/* Returns the i-th metric, in the order of the text; NULL: i is past the last. */
 const struct kvw_metric_info *kvt_metric_info(size_t i);
 
 /* cache/METRICS.md. */

@@ -1,10 +1,11 @@
 /*
- * controlled.c - executes the controller's commands, and computes LMCache's hashes for callers that
- * put chunks.
+ * controlled.c - executes commands of LMCache's controller, and computes LMCache's hashes for
+ * callers that put chunks.
  *
- * A controller that cannot be reached, or is configured wrong, does not change the cache: the log
- * has a warning. The tiers are made after the controller, since chunks found in their files are
- * reported to it, too; its commands wait until the tiers are there.
+ * A controller that cannot be reached, or is configured wrong, does not change the cache: a warning
+ * is logged. The controller's client is made before the tiers, since chunks found in the tiers'
+ * files are reported to the controller, too; commands from the controller wait until the tiers are
+ * open.
  */
 #include "core/controlled.h"
 #include "lmcache/controller_recipe.h"
@@ -42,10 +43,10 @@ enum kvt_status kvt_controlled_start(struct kvt *k)
 
 /* --- hashes ----------------------------------------------------------------------------------- */
 
-/* The last member that is read here. */
+/* The configuration up to the last member that is read here. */
 #define NEEDED (offsetof(struct kvt_config, controller_none_hash) + sizeof(const char *))
 
-/* KVT_MISS: no controller is configured. */
+/* Reads the hash recipe from the configuration. KVT_MISS: no controller is configured. */
 static enum kvt_status recipe_of(const struct kvt_config *config, struct kvw_lmcache_recipe *out)
 {
 	if (config == NULL || config->abi != KVT_ABI)

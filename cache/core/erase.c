@@ -1,9 +1,9 @@
 /*
- * erase.c - making chunks unreachable, waiting for what is on its way, and pins.
+ * erase.c - makes chunks unreachable, waits for the tiers, and pins chunks.
  *
- * An erase is effective as soon as it has begun: chunks leave L1, loads and stores of them come to
- * nothing, and a tomb covers each key that a tier below may still show until it does not. What is
- * waited for afterwards (barrier.c) is durability.
+ * An erase takes effect as soon as it begins: chunks leave L1, their loads and stores under way
+ * have no result, and a tomb hides each key that a lower tier may still show. The wait afterwards
+ * (barrier.c) is only for durability.
  */
 #include <stdlib.h>
 
@@ -20,18 +20,18 @@
 
 #define RESET_WAIT_NS 10000000000u
 
-/* What is to be erased. */
+/* The chunks to be erased. */
 struct victims {
-	const struct kvt_key *keys; /* NULL: by tenant, or all */
+	const struct kvt_key *keys; /* NULL: all chunks of a tenant, or all */
 	size_t n;
 	const struct kvt_tenant *tenant;
-	bool local; /* all, but for tiers that other machines share */
-	const uint32_t *slot; /* not NULL: only a change of generations */
+	bool local; /* all chunks, except those in tiers that other machines share */
+	const uint32_t *slot; /* not NULL: nothing but this slot's generation changes */
 };
 
 /* --- erasing; under lock ---------------------------------------------------------------------- */
 
-/* How many of these chunks are anywhere. */
+/* Counts these chunks that any tier has. */
 static uint64_t count_there(struct kvt *k, const struct kvt_key *keys, size_t n)
 {
 	struct kvt_tier_known known;
@@ -43,7 +43,7 @@ static uint64_t count_there(struct kvt *k, const struct kvt_key *keys, size_t n)
 	return count;
 }
 
-/* From here on nothing of it can be read. */
+/* Makes these keys unreadable at once. */
 static void erase_keys(struct kvt *k, struct kvt_barrier *b, const struct kvt_key *keys, size_t n)
 {
 	uint64_t count = count_there(k, keys, n);
@@ -57,7 +57,8 @@ static void erase_keys(struct kvt *k, struct kvt_barrier *b, const struct kvt_ke
 	kvt_barrier_begun(k, b, count, bad);
 }
 
-/* Chunks that a tier still has, although they are erased: its answer to an ERASE is to come. */
+/* Counts chunks that a tier still holds although they are erased, since its answer to an ERASE
+ * request is outstanding. */
 static size_t count_hidden(struct kvt_lower *b, const struct kvt_tenant *tenant)
 {
 	struct kvt *k = b->k;
@@ -79,8 +80,9 @@ static size_t count_hidden(struct kvt_lower *b, const struct kvt_tenant *tenant)
 	return count;
 }
 
-/* The same for a tenant, or all: it gets another generation where a shared tier has a table of them; else tiers do this
- * at once, so that no tombs are needed. A chunk may lie in several tiers: the count is of the tier that had most. */
+/* Erases all chunks, or a tenant's. Where a shared tier has a table of generations, the tenant gets
+ * a new generation; otherwise each tier erases at once, so that no tombs are needed. A chunk may
+ * lie in several tiers: the count is that of the tier with most. */
 static void erase_many(struct kvt *k, struct kvt_barrier *b, const struct victims *of)
 {
 	struct kvt_lower *home = k->generations.home;
@@ -96,7 +98,8 @@ static void erase_many(struct kvt *k, struct kvt_barrier *b, const struct victim
 		enum kvt_status status;
 		size_t count = 0, hidden;
 
-		if (tier == NULL && home == NULL && !of->local) /* forgetting leaves other processes' chunks */
+		/* erasing in this process alone cannot reach other processes' chunks */
+		if (tier == NULL && home == NULL && !of->local)
 			bad |= kvt_refused_erase_tenant(&k->lower[i], tenant);
 		if (tier == NULL || &k->lower[i] == home || (of->local && tier->ops->unsure != NULL))
 			continue;
@@ -129,8 +132,9 @@ static void drain(struct kvt *k, struct kvt_barrier *b)
 
 /* --- operations ------------------------------------------------------------------------------- */
 
-/* victims NULL: a drain. A synchronous op goes to *op, for kvt_op_wait; an asynchronous one may be
- * gone already and is not to be touched. KVT_BUSY, KVT_ENOMEM. */
+/* Begins an erase, or a drain if victims is NULL. A synchronous operation is stored in *op, for
+ * kvt_op_wait; an asynchronous one may be gone already and must not be touched. KVT_BUSY,
+ * KVT_ENOMEM. */
 static enum kvt_status begin(struct kvt *k, const struct victims *victims, uint64_t timeout_ns,
 	const struct kvt_op_want *want, struct kvt_op **op)
 {
@@ -162,7 +166,7 @@ static enum kvt_status begin(struct kvt *k, const struct victims *victims, uint6
 	return status;
 }
 
-/* Begins and waits; *count (may be NULL) is set unless it failed. */
+/* Begins an operation and waits for it; sets *count (may be NULL) unless the operation failed. */
 static enum kvt_status run(
 	struct kvt *k, const struct victims *victims, uint64_t timeout_ns, size_t *count)
 {
@@ -222,11 +226,13 @@ enum kvt_status kvt_table_raise(struct kvt *k, uint32_t slot, uint64_t timeout_n
 	if (k->generations.home == NULL)
 		return KVT_ENOTSUP;
 	status = run(k, &victims, timeout_ns, NULL);
-	return status == KVT_MISS ? KVT_OK : status; /* the change is made; a local disk may lag */
+	/* the shared table has changed; a local disk may follow later */
+	return status == KVT_MISS ? KVT_OK : status;
 }
 
-/* Its store of this handle's path and rank goes. Other processes have others: they hear of its
- * generation, and so does the owner of a store that is locked. */
+/* Removes the store of another fingerprint under this handle's path and rank. Other processes'
+ * stores learn the new generation from the shared table, and so does the owner of a locked
+ * store. */
 static enum kvt_status erase_other_version(struct kvt *k, const struct kvt_fingerprint *fingerprint,
 	uint64_t timeout_ns, size_t *erased)
 {
@@ -312,7 +318,7 @@ static enum kvt_status pin(
 		for (size_t j = 0; j < k->lower_count; j++) {
 			struct kvt_lower *b = &k->lower[j];
 
-			/* What is erased in a tier is going. */
+			/* A chunk that is being erased in a tier is not pinned. */
 			if (b->tier != NULL && !kvt_tomb_covers(b, &keys[i], false))
 				there += kvt_lower_pin(b, &keys[i], on);
 		}

@@ -1,9 +1,10 @@
 /*
- * find.c - finds the chunks of a chain that are there: lookup, which never waits; find, which asks shared tiers about
- * chunks of which they are not known to have or to lack them; and prefetch, which asks and then loads.
+ * find.c - finds the chunks of a chain: lookup, which never waits; find, which asks shared tiers
+ * about chunks of which they are not known to have or to lack them; and prefetch, which asks and
+ * then loads.
  *
- * A question covers the whole chain after its known chunks, so that one round trip is enough for any length, and is
- * asked once: chunks still unknown afterwards count as missing.
+ * One question covers the whole chain after its known chunks, so that one round trip is enough for
+ * any length. Chunks that are still unknown afterwards count as missing.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -17,7 +18,7 @@
 #include "core/step.h"
 #include "core/worth.h"
 
-#define PREFETCH_PARTS 8 /* of L1, one of which a prefetch may take */
+#define PREFETCH_PARTS 8 /* a prefetch may take one of this many parts of L1 */
 
 /* --- lookup ----------------------------------------------------------------------------------- */
 
@@ -57,7 +58,7 @@ static void count_lookup(struct kvt *k, const struct kvt_key *keys, size_t n,
 	kvt_count(&k->counters.not_worth, plan->hits - plan->worth);
 }
 
-/* What is there, as far as it is known that no other process erased it. */
+/* Marks the tier of each chunk that is there, as far as no erase by another process is known. */
 static void look(struct kvt *k, const struct kvt_key *keys, size_t n, uint32_t tier_mask, uint8_t *tiers,
 	struct kvt_lookup *out)
 {
@@ -105,7 +106,8 @@ static void complete(struct kvt *k, struct find *find, enum kvt_status status)
 	struct kvt_lookup plan = {.hits = 0};
 
 	kvt_probe_leave(&find->asker);
-	if (find->op.id != 0 && status != KVT_ECANCELED) { /* else the caller looks himself */
+	/* otherwise the waiting caller looks up the chunks itself */
+	if (find->op.id != 0 && status != KVT_ECANCELED) {
 		kvt_plan(k, find->keys, find->n, find->tier_mask, true, NULL, &plan);
 		kvt_took(k, KVT_LATENCY_FIND, find->begun_ns);
 		count_lookup(k, find->keys, find->n, &plan, find->begun_ns);
@@ -118,7 +120,7 @@ static void answered(struct kvt *k, struct kvt_asker *asker)
 	complete(k, find_of(asker), KVT_OK);
 }
 
-/* What is known by now is an answer, too. */
+/* At the deadline the chunks known so far are the answer. */
 static void expire(struct kvt *k, struct kvt_op *op, enum kvt_status why)
 {
 	complete(k, (struct find *)op, why == KVT_MISS ? KVT_OK : why);
@@ -141,8 +143,8 @@ static struct find *make(const struct kvt_key *keys, size_t n, uint32_t tier_mas
 	return find;
 }
 
-/* Asks about what follows the first `known`, and ends at once where there is nothing to ask. Frees
- * it on failure. */
+/* Asks shared tiers about the chunks after the first `known`; ends at once where there is nothing
+ * to ask. Frees `find` on failure. */
 static enum kvt_status begin(struct kvt *k, struct find *find, size_t known, uint64_t timeout_ns,
 	const struct kvt_op_want *want)
 {
@@ -215,20 +217,20 @@ enum kvt_status kvt_find_begin(struct kvt *k, const struct kvt_key *keys, size_t
 	status = begin(k, find, plan.hits, timeout_ns, &want);
 	if (status == KVT_OK)
 		kvt_count(&k->counters.finds, 1);
-	return status; /* another thread owns the op by now */
+	return status; /* another thread may own the operation by now */
 }
 
 /* --- prefetch --------------------------------------------------------------------------------- */
 
-/* A prefetch whose chain a shared tier is being asked about. */
+/* A prefetch that waits for a shared tier's answer about its chain. */
 struct later {
 	struct kvt_asker asker; /* first */
 	size_t n;
 	struct kvt_key keys[];
 };
 
-/* Under lock. Up to a share of L1: a chain that is longer is wanted part by part by a get, and must
- * not push out what others use before it is. */
+/* The caller holds `lock`. Loads at most a share of L1: a get of a longer chain loads it part by
+ * part, and the prefetch must not evict what others use before then. */
 static void load_all(struct kvt *k, const struct kvt_key *keys, size_t n)
 {
 	uint64_t most = kvt_arena_capacity(kvt_l1_arena(k->l1)) / PREFETCH_PARTS, before;
@@ -260,7 +262,7 @@ static void load_later(struct kvt *k, struct kvt_asker *asker)
 	free(later);
 }
 
-/* Under lock. Without room for it the rest is not prefetched. */
+/* The caller holds `lock`. If no question can be asked, the rest of the chain is not prefetched. */
 static void ask_first(struct kvt *k, const struct kvt_key *keys, size_t n)
 {
 	struct later *later = calloc(1, sizeof(*later) + n * sizeof(*keys));

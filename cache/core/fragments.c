@@ -1,10 +1,12 @@
 /*
- * fragments.c - a model's fragments: chunks of the cache under names of their own.
+ * fragments.c - a model's fragments: texts whose KV is reused at any position, kept as chunks of
+ * the cache under keys of their own.
  *
- * A fragment is a chain of chunks like any other, so that no other file of the cache knows fragments. Its keys have
- * another domain than those of exact chunks, over a fingerprint that includes layout and rotary positions. This file
- * checks a chunk's header nevertheless: a fragment of another model, or of another position, would damage answers
- * silently. A chunk that fails that check is erased, and computed again.
+ * A fragment is a chain of chunks like any other, so that no other file of the cache knows about
+ * fragments. Its keys have another domain than those of exact chunks, over a fingerprint that
+ * includes layout and rotary positions. This file checks each chunk's header nevertheless: a
+ * fragment of another model, or for another position, would damage answers silently. A chunk that
+ * fails the check is erased, and the engine computes it again.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -27,7 +29,8 @@ struct kvt_fragments {
 	struct kvt_fragment_shape shape;
 	uint32_t chunk_tokens, rank;
 	uint64_t lease_ns;
-	struct kvt_fragment_counters own; /* those of the cache are counted, too */
+	/* this object's counters; the cache's own count the same events */
+	struct kvt_fragment_counters own;
 };
 
 /* --- life ------------------------------------------------------------------------------------- */
@@ -52,7 +55,7 @@ static bool within(uint32_t value, uint32_t most)
 	return value > 0 && value <= most;
 }
 
-/* Hash of all that decides what a chunk's bytes mean. */
+/* Hashes all properties of the model that decide what a chunk's bytes mean. */
 static void name_model(struct kvt_fragments *f, const struct kvt_fingerprint *fingerprint)
 {
 	const struct kvt_fragment_shape *s = &f->shape;
@@ -202,7 +205,7 @@ enum kvt_status kvt_fragments_chunk_key(
 	return kvt_fragment_key(&parts, out);
 }
 
-/* Keys of all chunks, to be freed; NULL: no memory. */
+/* Returns the keys of all chunks, which the caller frees; NULL: out of memory. */
 static struct kvt_key *name(const struct kvt_fragments *f, const struct kvt_fragment_text *text, size_t n)
 {
 	struct kvt_key *keys = malloc(n * sizeof(*keys));
@@ -338,7 +341,8 @@ enum kvt_status kvt_fragments_find(
 	return status;
 }
 
-/* Why chunk i of a lease is not what it has to be, and its header; KVT_FRAGMENT_REFUSALS: it is. */
+/* Returns why chunk i of a lease is not the chunk asked for, or KVT_FRAGMENT_REFUSALS if it is;
+ * sets *header. */
 static enum kvt_fragment_refusal check(const struct kvt_fragments *f, const struct kvt_fragment_text *text,
 	const struct kvt_lease *lease, size_t i, struct kvt_fragment_head *head)
 {
@@ -354,10 +358,11 @@ static enum kvt_fragment_refusal check(const struct kvt_fragments *f, const stru
 	return kvt_fragment_head_check(head, &f->shape, tokens, i * f->chunk_tokens);
 }
 
-/* One loading: where to, and the turn of the chunk before, which is most often the next one's, too. */
+/* One load of a text: the destination, and the rotation of the previous chunk, which the next chunk
+ * most often shares. */
 struct loading {
 	const struct kvt_fragment_place *place;
-	size_t from; /* tokens before it are left alone */
+	size_t from; /* tokens before this one are not written */
 	bool has_turn;
 	int64_t distance;
 	struct kvt_rope_turn turn;
@@ -385,7 +390,7 @@ static void unpack(struct kvt_fragments *f, const struct kvt_fragment_text *text
 	COUNT(f, loaded_bytes, view->bytes);
 }
 
-/* Returns the chunks that are in place. */
+/* Returns how many chunks were placed. */
 static size_t place_chunks(struct kvt_fragments *f, const struct kvt_fragment_text *text, struct loading *l,
 	const struct kvt_lease *lease, const struct kvt_key *keys)
 {
@@ -466,7 +471,7 @@ static void count_unpacked(struct kvt_fragments *f, const struct kvt_fragment_pi
 	COUNT(f, loaded_bytes, kvt_fragment_value_bytes(&f->shape, piece->tokens));
 }
 
-/* Checks a chunk's header; how far its keys have to move. */
+/* Checks a chunk's header and computes how far its keys have to move. */
 static bool piece_is_right(struct kvt_fragments *f, const struct kvt_fragment_piece *piece, const struct kvt_segment *segments,
 	int64_t *distance)
 {
@@ -515,7 +520,8 @@ enum kvt_status kvt_fragments_unpack(struct kvt_fragments *f, const struct kvt_f
 	return KVT_OK;
 }
 
-/* --- a chunk at a time, on a device ------------------------------------------------------------ */
+/* --- one chunk at a time, on a device
+ * ----------------------------------------------------------- */
 
 _Static_assert((uint32_t)KVT_FRAGMENT_F32 == KVT_GPU_F32 && (uint32_t)KVT_FRAGMENT_BF16 == KVT_GPU_BF16 &&
 	(uint32_t)KVT_FRAGMENT_F16 == KVT_GPU_F16, "both rooms number values alike");
@@ -525,15 +531,15 @@ static bool same_strides(const struct kvt_fragment_plane *a, const struct kvt_fr
 	return a->block == b->block && a->token == b->token && a->head == b->head && a->value == b->value;
 }
 
-/* Planes of a layer of the model: keys and values, or latent keys alone. */
+/* Returns the number of planes that a layer has: 2 for keys and values, 1 for latent keys. */
 static uint32_t planes_of(const struct kvt_fragments *f)
 {
 	return f->rope.latent ? 1 : 2;
 }
 
 /*
- * A chunk is, behind its header, what kvtier_cuda.h says of a layout whose blocks are tokens, and whose layers are the
- * model's keys and values in turn, or its latent keys.
+ * Behind its header, a chunk has a layout as in kvtier_cuda.h whose blocks are tokens, and whose
+ * layers are the model's keys and values in turn, or its latent keys alone.
  */
 enum kvt_status kvt_fragments_view(
 	struct kvt_fragments *f, struct kvt_gpu *g, const struct kvt_fragment_place *place, uint32_t *view)
@@ -572,7 +578,7 @@ enum kvt_status kvt_fragments_view(
 	return kvt_gpu_view_add(g, &layout, &parts, view);
 }
 
-/* Is it this model's view, made with this place? */
+/* Returns whether the view was made for this model and this place. */
 static bool view_fits(const struct kvt_fragments *f, const struct kvt_gpu_paged *view, const struct kvt_fragment_place *place)
 {
 	uint32_t bytes = f->shape.values == KVT_FRAGMENT_F32 ? 4 : 2, each = planes_of(f);
@@ -601,7 +607,7 @@ static bool copy_fits(const struct kvt_fragments *f, struct kvt_gpu *g, const st
 	       (!scatter || piece->skip < piece->end) && view_fits(f, kvt_gpu_view(g, copy->view), copy->place);
 }
 
-/* Tokens [skip, end) of a chunk. */
+/* Begins to copy the tokens [skip, end) of a chunk. */
 static enum kvt_status begin_copy(struct kvt_gpu *g, const struct kvt_fragment_copy *copy, uint32_t skip, uint32_t end,
 	bool scatter, const struct kvt_gpu_turn *turn, uint64_t *op)
 {

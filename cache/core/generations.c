@@ -1,23 +1,27 @@
 /*
  * generations.c - names of chunks below memory, by a shared tier's table of generations.
  *
- *	name = key XOR SHA-256(domain | id of the table | generation of the fingerprint's slot, of the tenant's slot | slots)
+ * name = key XOR SHA-256(domain | id of the table | generation of the fingerprint's slot, of the
+ * tenant's slot | slots)
  *
- * The key is itself a hash; of the exclusive or one gets back from a name to its key, which tiers report. Two bytes
- * with the tenant's slot, and a fragment's mark, stay as they are. Memory goes by keys.
+ * The key is itself a hash. XOR can be undone, so that the names that tiers report become keys
+ * again. The two bytes with the tenant's slot, and a fragment's mark, stay unchanged. L1 uses keys,
+ * not names.
  *
- * An erase of a tenant, or of all, is one change of the table; it is done when the tier has made it. From then on this
- * handle names all that by another generation, and so does every other process once it has asked for changes: by the
- * clock, before l2.seen_time is over, or before it reads anything, if it was stopped for longer. What was put before a
- * change leaves memory, and the line of stores, under the same lock under which names change, so that it is never
- * stored under a new name. What lies under a former name in Redis leaves by TTL and eviction.
+ * An erase of a tenant, or of all, is one change of the table; the erase is done when the tier has
+ * made the change. From then on this handle uses another generation for the names concerned, and so
+ * does every other process once it has asked for changes: within l2.seen_time, or, if the process
+ * was stopped for longer, before it reads anything. Chunks that were put before a change leave
+ * memory and the queues of stores under the same lock under which names change, so that they are
+ * never stored under a new name. Values under former names leave Redis by TTL and eviction.
  *
- * One question is under way at a time: an answer that another one overtook would bring back former names.
+ * Only one question is under way at a time: if a newer answer overtook an older one, the older one
+ * would bring back former names.
  *
- * While the tier cannot be reached the handle goes on with its memory and disk by what it knows:
- * another process' erase is then seen when it can be asked again. A tier that answers, but refuses
- * the question, is no reason to go on: memory alone is used. Each failure is good for about
- * l2.seen_time, as an answer is, so that a process that was stopped asks again. Until the table
+ * While the shared tier cannot be reached, the handle goes on using memory and disk with the
+ * generations that it knows, and learns of other processes' erases when the tier answers again.
+ * When the tier answers but refuses the question, only memory is used. A failure, like an answer,
+ * is valid for about l2.seen_time, so that a process that was stopped asks again. Until the table
  * was read for the first time no tier below memory is used.
  */
 #include <stdlib.h>
@@ -30,21 +34,23 @@
 #include "core/names.h"
 #include "core/stores.h"
 
-#define LEAST_NS 500000000 /* between questions, and an answer is good for twice that at least */
+/* least time between questions; an answer is valid for at least twice that */
+#define LEAST_NS 500000000
 #define MOST_NS  10000000000
 #define AGAIN_NS 200000000 /* after a failure */
 
-#define PAGES_MOST 512 /* pages of a table, which has 258 at most, and of changes meanwhile */
+/* limit of pages in one answer: a table has at most 258, and changes may come meanwhile */
+#define PAGES_MOST 512
 #define LINE_MOST  256 /* questions in line */
 
-/* A question on its way, or in line for it. */
+/* A question to the table, on its way or waiting to be sent. */
 struct kvt_asking {
 	struct kvt_job job; /* first */
 	struct kvt_asking *next;
-	struct kvt_barrier *barrier; /* NULL: no erase waits for it */
+	struct kvt_barrier *barrier; /* the erase that waits for the answer; NULL: none */
 	int64_t asked_ns;
-	uint32_t own;   /* the slot that it raises; KVT_SLOT_NONE: none */
-	uint32_t pages; /* of the answer, so far */
+	uint32_t own;   /* the slot whose generation is to be raised; KVT_SLOT_NONE: none */
+	uint32_t pages; /* pages of the answer so far */
 	struct kvt_tenant tenant;
 	struct kvt_table_ask ask;
 };
@@ -68,7 +74,8 @@ enum kvt_status kvt_generations_init(struct kvt *k)
 	for (size_t i = 0; i < k->lower_count; i++) {
 		struct kvt_lower *b = &k->lower[i];
 
-		if (b->ops->has_table && b->tier != NULL) /* one that is left out is as none */
+		/* a tier that could not be made counts as absent */
+		if (b->ops->has_table && b->tier != NULL)
 			g->home = b;
 	}
 	if (g->home == NULL)
@@ -94,9 +101,10 @@ void kvt_generations_finish(struct kvt *k)
 	free(g->masks);
 }
 
-/* --- changes; under the core's lock ------------------------------------------------------------- */
+/* --- changes of the table; `lock` is held
+ * --------------------------------------------------------- */
 
-/* `below`: in tiers below, too. */
+/* Removes the chunks of these slots. below: from lower tiers, too. */
 static size_t free_slots(struct kvt *k, const struct kvt_slot_set *slots, bool below)
 {
 	size_t most, count;
@@ -115,8 +123,8 @@ static size_t free_slots(struct kvt *k, const struct kvt_slot_set *slots, bool b
 	return most;
 }
 
-/* Notes what changed in g->changed. Returns how many slots did, but for the one that this handle raised; those that
- * concern it. */
+/* Notes the changed slots in g->changed. Returns how many of them concern this handle, not counting
+ * the slot `own`, which this handle raised itself. */
 static size_t take_changes(struct kvt *k, const struct kvt_table_ask *ask, uint32_t own)
 {
 	struct kvt_generations *g = &k->generations;
@@ -143,7 +151,7 @@ static size_t take_changes(struct kvt *k, const struct kvt_table_ask *ask, uint3
 	return others;
 }
 
-/* The table as it is now. */
+/* Replaces the known table by the answer. */
 static void adopt(struct kvt *k, const struct kvt_asking *asking)
 {
 	struct kvt_generations *g = &k->generations;
@@ -187,7 +195,8 @@ static void adopt(struct kvt *k, const struct kvt_asking *asking)
 	g->told = false;
 }
 
-/* --- questions; under the core's lock ----------------------------------------------------------- */
+/* --- questions to the table; `lock` is held
+ * ------------------------------------------------------- */
 
 static void end_asking(struct kvt *k, struct kvt_asking *asking, bool made)
 {
@@ -235,7 +244,8 @@ static void answered(struct kvt *k, struct kvt_job *job)
 		adopt(k, asking);
 	else
 		failed(k, job->request.status == KVT_ENOTSUP);
-	if (good && asking->ask.more && !k->closing) { /* the rest of it, before anything else is asked */
+	/* asks for the next page before any other question */
+	if (good && asking->ask.more && !k->closing) {
 		asking->ask.raise = KVT_SLOT_NONE;
 		asking->next = g->first;
 		g->first = asking;
@@ -263,8 +273,8 @@ static void send_next(struct kvt *k)
 	kvt_lower_submit(g->home, &asking->job, answered);
 }
 
-/* In line, behind those that wait. NULL: no memory, or the tier has left too many without an
- * answer. */
+/* Puts a question behind those that wait. NULL: out of memory, or the tier has left too many
+ * without an answer. */
 static struct kvt_asking *line_up(struct kvt *k)
 {
 	struct kvt_asking **at = &k->generations.first;
@@ -305,7 +315,7 @@ bool kvt_generations_raise(
 	return true;
 }
 
-/* Asks unless it is asked already. */
+/* Asks for changes unless a question is already under way. */
 bool kvt_generations_ask(struct kvt *k)
 {
 	struct kvt_generations *g = &k->generations;
@@ -347,7 +357,7 @@ size_t kvt_slot_free(struct kvt *k, uint32_t slot)
 	size_t count;
 
 	if (slots == NULL)
-		return 0; /* it leaves when room is needed */
+		return 0; /* other chunks evict the old ones when they need room */
 	kvt_slot_set_add(slots, slot);
 	pthread_mutex_lock(&k->lock);
 	count = free_slots(k, slots, true);
@@ -369,7 +379,7 @@ enum kvt_status kvt_table_read(struct kvt *k, struct kvt_table_ask *ask)
 	pthread_mutex_lock(&g->lock);
 	same = memcmp(g->id, ask->id, sizeof(g->id)) == 0;
 	memcpy(ask->now, g->id, sizeof(g->id));
-	/* This process began after the shared tier had lost changes that a client knows. */
+	/* The shared tier has lost changes that a client knows, before this process began. */
 	if (g->known && same && ask->after > g->number)
 		g->number = KVT_NUMBER_LOST;
 	if (g->known && g->number != KVT_NUMBER_LOST)

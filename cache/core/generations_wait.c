@@ -1,5 +1,5 @@
 /*
- * generations_wait.c - waits until the table of generations was asked, before something is read.
+ * generations_wait.c - waits for an answer of the table of generations before something is read.
  */
 #include "core/generations.h"
 #include "core/names.h"

@@ -2,12 +2,12 @@
  * get.c - gets chunks: from L1 at once, from lower tiers by an operation.
  *
  * A get whose chunks all lie in L1 takes a lease and is done: no lock but the leases', no
- * allocation. Any other get becomes an operation: it holds the chunks in L1, wants the rest from
- * lower tiers, as far as that is worthwhile, and ends when all chunks have arrived, when one of
- * them will not arrive, or at its deadline, with the chunks that are there without a gap from the
- * beginning. Loads that it still waits for go on without it and put their chunks into L1 for the
- * next get. While known chunks are being loaded, a shared tier is asked about the following ones;
- * chunks that it has are then wanted, too.
+ * allocation. Any other get becomes an operation: it holds the chunks in L1, requests the rest from
+ * lower tiers, as far as fetching is faster than computing, and ends when all chunks have arrived,
+ * when one of them will not arrive, or at its deadline. Its result is the chunks that are there
+ * from the beginning without a gap. Its unfinished loads go on without it and put their chunks into
+ * L1 for the next get. While known chunks are being loaded, a shared tier is asked about the
+ * following ones; chunks that the answer names are then requested, too.
  */
 #include <stdlib.h>
 
@@ -28,30 +28,32 @@ struct want {
 
 struct get {
 	struct kvt_op op;      /* first */
-	struct kvt_hold *hold; /* its entries: held chunks, KVT_NO_ENTRY elsewhere */
+	struct kvt_hold *hold; /* entries of the held chunks; KVT_NO_ENTRY for the others */
 	int64_t begun_ns;
-	size_t front;        /* chunks before it are all held */
-	size_t end;          /* this and later ones are not wanted (yet), or will not come */
-	bool begun;          /* all that is known and worth it is wanted */
-	struct kvt_asker asker; /* a shared tier is asked about chunks from `end` on */
+	size_t front;        /* number of chunks, from the beginning, that are all held */
+	size_t end;          /* chunks from this one on are not requested (yet), or will not come */
+	bool begun;          /* all known chunks that are worth fetching have been requested */
+	struct kvt_asker asker; /* the question to a shared tier about chunks from `end` on */
 	bool asking;
-	struct kvt_key *keys; /* of all `n`, while it is asked; owned */
+	struct kvt_key *keys; /* keys of all `n` chunks, while a shared tier is asked; owned */
 	size_t n;
-	enum kvt_trace_why why; /* the chunk at `end` is not wanted; NONE: it is nowhere */
+	enum kvt_trace_why why; /* why the chunk at `end` is not requested; NONE: no tier has it */
 	uint32_t number;        /* kvt_trace_number */
-	uint32_t *names;        /* of all, as kvt_trace_key, where there is a number */
+	/* short names of all chunks for the trace (kvt_trace_key), if the get has a trace number */
+	uint32_t *names;
 	uint8_t *tiers;      /* where each was found */
-	struct want wants[]; /* of chunks from `first` on */
+	struct want wants[]; /* one per chunk, starting with chunk `first` */
 };
 
-/* --- course of a slow one; under lock --------------------------------------------------------- */
+/* --- how a get that waits proceeds; `lock` is held
+ * ------------------------------------------------ */
 
 static struct want *want_of(struct get *get, size_t index)
 {
 	return &get->wants[index];
 }
 
-/* Neither waits for chunks from `from` on nor holds them any longer. */
+/* Stops waiting for chunks from `from` on, and releases those that are held. */
 static void give_up_from(struct kvt *k, struct get *get, size_t from)
 {
 	size_t end = get->end;
@@ -73,7 +75,8 @@ static void stop_asking(struct get *get)
 	get->keys = NULL;
 }
 
-/* Of a get that has ended: what it asked for, had and why not more is in *event. */
+/* Writes the trace event of a get that has ended; *event already has what was asked for, what was
+ * found and why not more. */
 static void trace_get(
 	struct kvt *k, struct kvt_trace_event *event, enum kvt_status status, int64_t begun_ns)
 {
@@ -100,7 +103,7 @@ static void trace_slow(struct kvt *k, const struct get *get, enum kvt_status sta
 	trace_get(k, &event, status, get->begun_ns);
 }
 
-/* Ends it with what is held from the beginning on. */
+/* Ends the get with the held chunks from the beginning. */
 static void complete(struct kvt *k, struct get *get, enum kvt_status when_empty)
 {
 	size_t count;
@@ -142,7 +145,7 @@ static void resolved(struct kvt *k, struct kvt_waiter *waiter, uint32_t entry, u
 
 	if (entry == KVT_NO_ENTRY) {
 		get->why = KVT_WHY_NOT_READ;
-		stop_asking(get); /* what follows is of no use */
+		stop_asking(get); /* an answer about later chunks is no longer useful */
 		give_up_from(k, get, index);
 	} else {
 		get->hold->entries[index] = entry;
@@ -162,13 +165,13 @@ static void expire(struct kvt *k, struct kvt_op *op, enum kvt_status why)
 	complete(k, (struct get *)op, why);
 }
 
-/* What a chunk occupies in L1. */
+/* Returns the bytes that a chunk occupies in L1. */
 static uint64_t room_for(uint64_t bytes)
 {
 	return (bytes + KVT_ARENA_UNIT - 1) / KVT_ARENA_UNIT * KVT_ARENA_UNIT;
 }
 
-/* Holds or wants one chunk. The room that it takes; 0: it is nowhere. */
+/* Holds or requests one chunk. Returns the room that the chunk takes in L1; 0: no tier has it. */
 static uint64_t want_one(struct kvt *k, struct get *get, const struct kvt_key *key, size_t i)
 {
 	struct want *want = want_of(get, i);
@@ -187,7 +190,7 @@ static uint64_t want_one(struct kvt *k, struct get *get, const struct kvt_key *k
 	return room_for(want->waiter.bytes);
 }
 
-/* What a chunk that is held or wanted occupies, or will. */
+/* Returns the room in L1 that a held or requested chunk takes or will take. */
 static uint64_t taken_by(struct kvt *k, struct get *get, size_t i)
 {
 	uint32_t entry = get->hold->entries[i];
@@ -196,8 +199,9 @@ static uint64_t taken_by(struct kvt *k, struct get *get, size_t i)
 					      : want_of(get, i)->waiter.bytes);
 }
 
-/* Holds or wants each chunk from `from` on; stops at the first that is nowhere, or that L1 has no
- * room for after those before it: what is held behind it would only keep these out. */
+/* Holds or requests each chunk from `from` on. Stops at the first chunk that no tier has, or that
+ * does not fit into L1 after those before it: holding chunks behind it would only keep others
+ * out. */
 static void want_all(struct kvt *k, struct get *get, const struct kvt_key *keys, size_t from)
 {
 	uint64_t room = kvt_arena_capacity(kvt_l1_arena(k->l1));
@@ -225,7 +229,7 @@ static void count_misses(struct kvt *k, size_t count)
 		kvt_count(&k->lower[i].misses, count);
 }
 
-/* A shared tier has answered: what it has is wanted now. */
+/* A shared tier has answered: the chunks that it has are requested now. */
 static void answered(struct kvt *k, struct kvt_asker *asker)
 {
 	struct get *get = (struct get *)((char *)asker - offsetof(struct get, asker));
@@ -237,7 +241,7 @@ static void answered(struct kvt *k, struct kvt_asker *asker)
 	count_misses(k, get->n - known - plan.hits);
 	get->end = known + plan.worth;
 	get->why = plan.worth < plan.hits ? KVT_WHY_SLOWER : KVT_WHY_NONE;
-	get->begun = false; /* so that it does not end before it is looked at */
+	get->begun = false; /* so that the get does not end before the answer is read */
 	want_all(k, get, get->keys, known);
 	stop_asking(get);
 	kvt_pump(k);
@@ -245,8 +249,8 @@ static void answered(struct kvt *k, struct kvt_asker *asker)
 	look(k, get);
 }
 
-/* Asks about what follows what is known. Without memory for it, or with too many questions under
- * way, the rest is missing. */
+/* Asks a shared tier about the chunks after the known ones. If memory is short or too many
+ * questions are under way, those chunks count as missing. */
 static void ask(struct kvt *k, struct get *get, const struct kvt_key *keys)
 {
 	size_t left = get->n - get->end;
@@ -266,12 +270,12 @@ static void ask(struct kvt *k, struct get *get, const struct kvt_key *keys)
 
 /* --- beginning -------------------------------------------------------------------------------- */
 
-/* What of a chain is to be got. */
+/* Which chunks of a chain to get. */
 struct outlook {
-	size_t held;  /* of L1, held already */
-	size_t known; /* held, or in a tier below and worth it */
+	size_t held;  /* entries of L1 that are held already */
+	size_t known; /* chunks that are held, or that are worth fetching from a lower tier */
 	bool ask;     /* a shared tier may have more */
-	enum kvt_trace_why why; /* no more than `known` is */
+	enum kvt_trace_why why; /* why `known` is not larger */
 };
 
 static struct get *make(size_t n)
@@ -292,7 +296,7 @@ static struct get *make(size_t n)
 	return get;
 }
 
-/* Takes the hold, whose first entries are held, on success only. */
+/* Takes over the hold, whose first entries are held, but only on success. */
 static enum kvt_status begin_get(struct kvt *k, const struct kvt_key *keys, size_t n,
 	const struct outlook *outlook, struct kvt_hold *hold, uint64_t timeout_ns,
 	const struct kvt_op_want *want, struct kvt_op **op)
@@ -329,7 +333,7 @@ static enum kvt_status begin_get(struct kvt *k, const struct kvt_key *keys, size
 	return status;
 }
 
-/* Holds what L1 has from the chain's beginning, and sees what else is known. */
+/* Holds the chunks that L1 has from the chain's beginning, and finds which others are known. */
 static enum kvt_status look_up(struct kvt *k, const struct kvt_key *keys, size_t n,
 	struct kvt_hold **hold, struct outlook *out)
 {
@@ -367,11 +371,11 @@ static enum kvt_status check(struct kvt *k, const struct kvt_key *keys, size_t n
 	return status;
 }
 
-/* Hands out a lease on what is held, without an operation. */
+/* Returns a lease on the held chunks, without an operation. */
 static enum kvt_status at_once(
 	struct kvt *k, struct kvt_hold *hold, size_t held, int64_t begun_ns, struct kvt_hold **out)
 {
-	if (held != 0 && !kvt_names_fresh(k)) { /* this process was stopped since it looked */
+	if (held != 0 && !kvt_names_fresh(k)) { /* this process was stopped since the lookup */
 		for (size_t i = 0; i < held; i++)
 			kvt_l1_release(k->l1, hold->entries[i]);
 		held = 0;
@@ -465,14 +469,14 @@ enum kvt_status kvt_get_begin(struct kvt *k, const struct kvt_key *keys, size_t 
 	status = begin_get(k, keys, n, &outlook, hold, timeout_ns, &want, &op);
 	if (status != KVT_OK)
 		abandon(k, hold, outlook.held);
-	return status; /* another thread owns the op by now */
+	return status; /* another thread may own the operation by now */
 }
 
 /* --- leases ----------------------------------------------------------------------------------- */
 
 static struct kvt_hold *hold_of(const struct kvt_lease *lease)
 {
-	return (struct kvt_hold *)(uintptr_t)lease; /* the lease is its first member */
+	return (struct kvt_hold *)(uintptr_t)lease; /* the lease is the hold's first member */
 }
 
 void kvt_release(struct kvt *k, struct kvt_lease *lease)

@@ -1,10 +1,11 @@
 /*
  * keyed.h - finds loads, stores and tombs by their chunk's key.
  *
- * A table of a fixed number of intrusive lists: no function allocates or fails. Entries are as many as operations under
- * way, some thousands at most (tombs: 131,072 more while a shared tier is left alone). Two entries may have the same
- * key. Keys are hashes, so some of their bytes choose the list; a caller that makes keys collide slows down only
- * itself. Not thread-safe: the owner has a lock.
+ * A table of a fixed number of intrusive lists: no function allocates or fails. There are as many
+ * entries as operations under way, some thousands at most (and up to 131,072 more tombs while a
+ * shared tier is not used). Two entries may have the same key. Keys are hashes, so some of their
+ * bytes choose the list; a caller that makes keys collide slows down only itself. Not thread-safe:
+ * the owner of the table locks it.
  */
 #ifndef KVT_KEYED_H
 #define KVT_KEYED_H
@@ -40,7 +41,8 @@ static inline bool kvt_key_equal(const struct kvt_key *a, const struct kvt_key *
 	return memcmp(a->bytes, b->bytes, KVT_KEY_BYTES) == 0;
 }
 
-/* The first entry of this key from `at` on, a list's head or an entry's `next`. */
+/* Returns the first entry with this key, starting at `at`, which is a list's head or an entry's
+ * `next`. */
 static inline struct kvt_keyed *kvt_keyed_from(struct kvt_keyed *at, const struct kvt_key *key)
 {
 	while (at != NULL && !kvt_key_equal(&at->key, key))

@@ -1,12 +1,12 @@
 /*
- * kvt.c - a cache's life.
+ * kvt.c - opens and closes a cache.
  *
- * Open settles the configuration, then makes what depends on nothing first: event log, L1, tiers
- * below, threads. Without L1 there is no place that anything could be fetched to, so that it is
- * the one tier without which there is no cache; a tier below that cannot be had is left out.
+ * Opening settles the configuration, then makes the parts in the order in which they depend on each
+ * other: event log, L1, lower tiers, threads. Every chunk is fetched into L1, so that a cache
+ * cannot work without L1; a lower tier that cannot be made is left out.
  *
- * Fork. A handle has threads, files and locks that a child does not have. A page that the kernel
- * wipes in a child shows with one load whether this is one; no global state is needed.
+ * Fork. A handle has threads, files and locks that a forked child does not have. A page that the
+ * kernel wipes in the child shows with one load whether this is a child; no global state is needed.
  */
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -114,11 +114,11 @@ static void destroy(struct kvt *k)
 	free(k);
 }
 
-/* Of whatever there is by now. */
+/* Closes the parts that have been made so far. */
 static void close_parts(struct kvt *k)
 {
 	kvt_asked_stop(k);
-	kvt_controller_stop(k->controller); /* it knows that all of it goes */
+	kvt_controller_stop(k->controller); /* the controller is informed that all chunks go */
 	pthread_mutex_lock(&k->lock);
 	k->closing = true;
 	kvt_ops_stop(k);
@@ -134,14 +134,15 @@ void kvt_close(struct kvt *k)
 	if (k == NULL)
 		return;
 	if (kvt_usable(k) == KVT_EFORK)
-		close(k->ops.eventfd); /* this process' own copy; all else is the parent's */
+		/* closes this child's own copy; everything else belongs to the parent */
+		close(k->ops.eventfd);
 	else
 		close_parts(k);
 }
 
 /* --- open ------------------------------------------------------------------------------------- */
 
-/* Everything that needs no configuration. */
+/* Sets up the members that need no configuration. */
 static void init_plain(struct kvt *k)
 {
 	pthread_condattr_t attr;
@@ -165,7 +166,7 @@ static void init_plain(struct kvt *k)
 	k->watch = (struct kvt_tier_watch){report_stored, report_removed, has_room, k};
 }
 
-/* Makes each tier of the list that is configured, at most one of each id. */
+/* Makes each configured tier of the list, at most one of each id. */
 static enum kvt_status make_lowers(struct kvt *k, const struct kvt_tier_ops *const *tiers)
 {
 	const struct kvt_tier_ops *made[KVT_TIER_COUNT] = {NULL};
@@ -187,7 +188,8 @@ static enum kvt_status make_lowers(struct kvt *k, const struct kvt_tier_ops *con
 			return KVT_EINVAL;
 		}
 		made[ops->id] = ops;
-		k->lower_count++; /* L1 is not in the list, so that a slot is left */
+		/* L1 is not in the list, so that a slot of the array stays free */
+		k->lower_count++;
 	}
 	return KVT_OK;
 }
@@ -208,7 +210,7 @@ static enum kvt_status make_tiers(struct kvt *k, const struct kvt_tier_ops *cons
 	return make_lowers(k, tiers);
 }
 
-/* Whatever was begun is undone by kvt_close. */
+/* On failure kvt_close undoes the parts that were made. */
 static enum kvt_status open_parts(
 	struct kvt *k, const struct kvt_config *given, const struct kvt_tier_ops *const *tiers)
 {

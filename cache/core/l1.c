@@ -1,21 +1,23 @@
 /*
  * l1.c - chunks in CPU memory.
  *
- * The index knows the present keys and the next victim; this file gives each entry room in the arena and keeps, in the
- * index's four words of place: the checksum (two words), the engine's names (a pointer or 0), and the location of the
- * bytes (one run packed into a word, or a pointer to several). A chunk that fits into one free run, the ordinary case,
- * costs no allocation.
+ * The index finds keys and chooses what to evict; this file gives each entry room in the arena and
+ * keeps, in the index's four words of place: the checksum (two words), the engine's names (a
+ * pointer or 0), and the location of the bytes (one run packed into a word, or a pointer to
+ * several). A chunk that fits into one free run, the ordinary case, costs no allocation.
  *
- * Room. The index makes room by charges, which are whole units of the arena, and first checks whether all entries that
- * may go are enough: a chunk that cannot fit evicts none. Then the arena has the units, but perhaps in too many runs:
- * entries are evicted one by one until the chunk has a place, as long as the free bytes are less than SCATTERED times
- * the chunk's. A put leaves the staging share free, a load does not, so that chunks held by leases and puts never keep
+ * Room. The index evicts until enough units of the arena are free, and first checks whether all
+ * evictable entries together would be enough: a chunk that cannot fit evicts none. The free units
+ * may then lie in more runs than a chunk may have: further entries are evicted one by one until the
+ * chunk has a place, as long as the free bytes are less than SCATTERED times the chunk's. A put
+ * leaves the staging share free, a load does not, so that chunks held by leases and puts never keep
  * loads from lower tiers out.
  *
- * Events. A chunk with names is reported to the watch as stored when it is published and as removed when its room is
- * freed; this order is certain, since the filler's hold lies between.
+ * Events. A chunk with names is reported to the watch as stored when it is published and as removed
+ * when its room is freed; this order is certain, since the filler holds the chunk until the first
+ * report is made.
  *
- * Cost: a hold is the index's; a reservation is two short locks.
+ * Cost: a hold costs what the index's hold does; a reservation takes two short locks.
  */
 #include <stdatomic.h>
 #include <stdio.h>
@@ -26,22 +28,25 @@
 #include "core/l1.h"
 
 #define MIN_MAX_CHUNKS   4096u
-#define BYTES_PER_ENTRY  (256u * 1024) /* mean chunk that the number of entries is made for */
-#define GHOST_SHARE      256           /* a capacity's part that remembered names may take: 1/256 */
+/* mean chunk size for which the number of entries is planned */
+#define BYTES_PER_ENTRY  (256u * 1024)
+#define GHOST_SHARE      256 /* remembered names of evicted chunks may take 1/256 of the capacity */
 #define MAX_GHOST_BYTES  (64u << 20)
 #define EXPIRE_AT_A_TIME 256
-#define SCATTERED        4 /* times its units may be free before a chunk that has no place is refused */
+/* evict for contiguous room while less than this many times the chunk's size is free */
+#define SCATTERED        4
 
 enum { PLACE_SUM_LOW, PLACE_SUM_HIGH, PLACE_NAMES, PLACE_RUNS };
 
-/* The engine's names of a chunk as long as it lies here; what the arrays point at follows. */
+/* The engine's names of a chunk, kept as long as the chunk is in L1; the arrays follow the
+ * struct. */
 struct names {
 	struct kvt_blocks blocks; /* without token ids */
-	size_t bytes;             /* of this whole object */
-	bool told;                /* the watch knows of it */
+	size_t bytes;             /* of the whole object */
+	bool told;                /* the watch has been given the chunk's "stored" event */
 };
 
-/* Several runs, where one was not to be had. */
+/* The several runs of a chunk for which no single run was free. */
 struct runs {
 	uint32_t count;
 	struct kvt_extent at[];
@@ -55,13 +60,13 @@ struct kvt_l1 {
 	uint64_t staging_units; /* that puts leave free */
 	uint64_t ttl_ns;
 	uint32_t tokens_per_chunk;
-	uint32_t scrub_cursor; /* of the thread that tends */
+	uint32_t scrub_cursor; /* used only by the thread that calls kvt_l1_tend */
 	_Atomic uint64_t name_bytes, corrupt, stores, store_bytes;
 };
 
 /* --- where the bytes lie ---------------------------------------------------------------------- */
 
-/* One run in a word: the lowest bit distinguishes it from a pointer. */
+/* Packs one run into a word, whose lowest bit is set to distinguish it from a pointer. */
 static uint64_t pack_run(struct kvt_extent run)
 {
 	return (uint64_t)run.first << 32 | (uint64_t)run.count << 1 | 1;
@@ -121,7 +126,7 @@ static struct names *names_of(const uint64_t place[4])
 
 /* --- life ------------------------------------------------------------------------------------- */
 
-/* The index's last word on an entry, under its mutex. */
+/* The index calls this, under its mutex, when it frees an entry. */
 static void entry_gone(
 	void *self, uint32_t entry, const struct kvt_key *key, const struct kvt_entry_info *info)
 {
@@ -335,7 +340,8 @@ static void describe(struct kvt_l1 *l1, const struct kvt_item *item, struct kvt_
 	info->expires_wall_ns = info->ttl_ns == 0 || info->ttl_ns >= (uint64_t)(INT64_MAX - wall)
 					? INT64_MAX
 					: wall + (int64_t)info->ttl_ns;
-	info->cost_ns = (uint64_t)info->tokens * 1000; /* only its size among entries counts */
+	/* with this cost, eviction depends only on an entry's size */
+	info->cost_ns = (uint64_t)info->tokens * 1000;
 }
 
 bool kvt_l1_pass_for(
@@ -347,7 +353,7 @@ bool kvt_l1_pass_for(
 	return kvt_index_pass_for(l1->index, keys, n, &info, l1->staging_units * KVT_ARENA_UNIT);
 }
 
-/* Is there little enough free that it being in too many runs is a reason to evict? */
+/* Returns whether free bytes are so few that free space in too many runs is a reason to evict. */
 static bool is_scarce(struct kvt_l1 *l1, uint64_t bytes, uint64_t keep)
 {
 	uint64_t unused = kvt_arena_capacity(l1->arena) - kvt_arena_used(l1->arena);
@@ -355,7 +361,7 @@ static bool is_scarce(struct kvt_l1 *l1, uint64_t bytes, uint64_t keep)
 	return unused / SCATTERED < bytes + keep * KVT_ARENA_UNIT;
 }
 
-/* Room in the arena, for which the index has made room. */
+/* Takes units of the arena for a chunk, whose bytes the index has already charged. */
 static enum kvt_status find_room(struct kvt_l1 *l1, uint64_t bytes, uint64_t keep, uint64_t *word)
 {
 	struct kvt_extent at[KVT_MAX_EXTENTS];
@@ -422,7 +428,7 @@ enum kvt_status kvt_l1_publish(struct kvt_l1 *l1, uint32_t entry, const struct k
 	if (names != NULL && l1->watch.stored != NULL) {
 		l1->watch.stored(
 			l1->watch.self, KVT_TIER_L1, kvt_index_key(l1->index, entry), blocks);
-		names->told = true; /* read after the filler's hold is gone */
+		names->told = true; /* read only after the filler has released its hold */
 	}
 	return KVT_OK;
 }
@@ -518,7 +524,7 @@ size_t kvt_l1_pin(struct kvt_l1 *l1, const struct kvt_key *keys, size_t n, bool 
 	return kvt_index_pin(l1->index, keys, n, pin);
 }
 
-/* Checks chunks in turn; at the end of a round the next call begins again. */
+/* Checks chunks in turn; at the end of a round the next call starts over. */
 static size_t scrub(struct kvt_l1 *l1, uint64_t bytes, uint64_t *checked)
 {
 	uint64_t done = 0;

@@ -1,9 +1,9 @@
 /*
  * latency.h - durations, counted in buckets.
  *
- * Any thread adds, any thread reads; relaxed atomics. Threads are spread over a few shards, each
- * with cache lines of its own, so that two busy threads do not write the same line. A reader may
- * see a sum that lacks a value already counted.
+ * Any thread may add and read; the counters are relaxed atomics. Threads are spread over a few
+ * shards, each with cache lines of its own, so that two busy threads do not write the same line. A
+ * reader may see a sum that lacks a value already counted.
  */
 #ifndef KVT_LATENCY_H
 #define KVT_LATENCY_H
@@ -19,8 +19,8 @@ enum kvt_latency {
 	KVT_LATENCY_PROBE,  /* one question to a shared tier */
 	KVT_LATENCY_GET,    /* one get, from its call to its lease or miss */
 	KVT_LATENCY_PUT,    /* from reserve to the end of commit, including the copy */
-	KVT_LATENCY_LOAD,   /* one chunk from a lower tier, including queue and check */
-	KVT_LATENCY_STORE,  /* one chunk to a lower tier, including queue and sync */
+	KVT_LATENCY_LOAD,   /* one chunk from a lower tier, including its wait and check */
+	KVT_LATENCY_STORE,  /* one chunk to a lower tier, including its wait and sync */
 	KVT_LATENCY_COUNT,
 };
 
@@ -34,7 +34,7 @@ struct kvt_latencies {
 	} shards[KVT_LATENCY_SHARDS];
 };
 
-/* From 1 us to 5 s; for kvtierd's requests, too. */
+/* Sets the buckets: from 1 us to 5 s. kvtierd uses them for its requests, too. */
 static inline void kvt_latency_bounds_init(struct kvw_bounds *bounds)
 {
 	static const uint64_t ns[] = {1000, 2500, 5000, 10000, 25000, 50000, 100000, 250000, 500000,
@@ -59,7 +59,7 @@ static inline void kvt_latency_add(struct kvt_latencies *l, enum kvt_latency wha
 	kvw_histogram_observe_shared(&l->shards[shard].of[what], &l->bounds, ns);
 }
 
-/* Sums one latency over all shards. */
+/* Sums one kind of latency over all shards. */
 void kvt_latency_collect(
 	const struct kvt_latencies *l, enum kvt_latency what, struct kvw_histogram_sum *out);
 

@@ -5,7 +5,7 @@
 
 #include "core/lease.h"
 
-#define POOL_MAX      64    /* leases that are kept for later */
+#define POOL_MAX      64    /* unused leases that are kept for later gets */
 #define POOL_MAX_ROOM 16384 /* larger ones are freed */
 #define LEAST_ROOM    16
 
@@ -94,7 +94,7 @@ struct kvt_hold *kvt_hold_take(struct kvt_leases *leases, size_t n)
 	return hold;
 }
 
-/* From the pool's side to the list of those that are out. */
+/* Moves a lease from the pool to the list of leases in use. */
 static void go_out(struct kvt_leases *leases, struct kvt_hold *hold, int64_t now_ns)
 {
 	pthread_mutex_lock(&leases->lock);

@@ -1,8 +1,8 @@
 /*
  * limit.c - how much of each tier one tenant may hold.
  *
- * Each tier's index has its own limits. A shared tier has none: what it holds is not this handle's
- * alone.
+ * Each local tier's index has its own limits. A shared tier has no such limit, since other
+ * processes store there, too.
  */
 #include "core/put.h"
 #include "core/refused.h"

@@ -1,11 +1,11 @@
 /*
  * loads.c - loads of chunks from a lower tier into L1.
  *
- * Each key has at most one load, however many gets wait for it. A load waits for its turn, which
- * comes when the bytes under way are below the limit and L1 has room (loads may use the staging
- * share, and wait for a full L1 while others are under way); then the chunk is read into its place
- * in L1 and published there, whether or not a get still waits. A chunk that was erased meanwhile,
- * or fails its check, is discarded.
+ * Each key has at most one load, however many gets wait for it. A load begins when the bytes under
+ * way are below the limit and L1 has room (loads may use the staging share; when L1 is full they
+ * wait as long as other loads are under way); then the chunk is read into its place in L1 and
+ * published there, whether or not a get still waits. A chunk that was erased meanwhile, or fails
+ * its check, is discarded.
  *
  * Every load ends in finish(), which notifies all its waiters once.
  */
@@ -23,7 +23,7 @@ struct kvt_load {
 	struct kvt_lower *lower;
 	struct kvt_tier_known known;
 	struct kvt_waiter *waiters;
-	uint32_t entry; /* of L1, once it is reading */
+	uint32_t entry; /* the load's entry in L1, once its tier is reading */
 	struct kvt_segment segments[KVT_MAX_EXTENTS];
 	enum { WAITING, READING, ENDING } state;
 	bool erased;
@@ -75,8 +75,9 @@ static void remove_waiter(struct kvt_waiter *waiter)
 	waiter->load = NULL;
 }
 
-/* Notifies all waiters: that it is there, if `there`, with a hold for each. A notified waiter may
- * make others leave, of this load too, so the list is read from its head each time. */
+/* Notifies all waiters of a load. there: the chunk has arrived, and each waiter gets a hold. A
+ * notified waiter may end waits of others on this load, so the list is read from its head each
+ * time. */
 static void notify_waiters(struct kvt *k, struct kvt_load *load, bool there)
 {
 	while (load->waiters != NULL) {
@@ -90,7 +91,7 @@ static void notify_waiters(struct kvt *k, struct kvt_load *load, bool there)
 	}
 }
 
-/* The one end of a load that is in no line and not being read. */
+/* Ends and frees a load; it must have left the queue, and no read may be under way. */
 static void finish(struct kvt *k, struct kvt_load *load, bool there)
 {
 	load->state = ENDING;
@@ -238,7 +239,7 @@ static void trace_unread(struct kvt *k, const struct kvt_load *load, enum kvt_st
 				  .why = status == KVT_FULL ? KVT_WHY_NO_ROOM : KVT_WHY_NOWHERE});
 }
 
-/* Starts or ends the first in line. False: it has to wait. */
+/* Starts the first load of the queue, or ends it. False: the load has to wait. */
 static bool advance(struct kvt *k, struct kvt_load *load)
 {
 	struct kvt_loads *loads = &k->loads;
@@ -253,7 +254,7 @@ static bool advance(struct kvt *k, struct kvt_load *load)
 	if (!refused)
 		status = kvt_l1_reserve(k->l1, &item, KVT_L1_LOAD, &load->entry);
 	if (status == KVT_FULL && loads->reading != 0)
-		return false; /* what is being read may be evicted afterwards */
+		return false; /* L1 may get room when the loads under way have ended */
 	if (status == KVT_OK) {
 		begin_reading(k, load);
 		return true;
@@ -280,7 +281,9 @@ void kvt_loads_abandon(struct kvt *k, const struct kvt_lower *b)
 	struct kvt_load *load = k->loads.first, *next;
 
 	for (; load != NULL;
-		load = next) { /* notifying waiters may drop others: mark, then walk again */
+		/* a notified waiter may free other loads, so the list is walked again from its
+		 * head */
+		load = next) {
 		next = load->next;
 		if (load->lower == b && load->waiters != NULL) {
 			leave_line(&k->loads, load);

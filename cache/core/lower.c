@@ -1,10 +1,10 @@
 /*
  * lower.c - requests to the tiers below L1.
  *
- * A request that is under way hangs in its tier's list, oldest first, so that one look at the
- * head shows whether the tier has stopped answering. Its done() may be called from anywhere in the
- * tier's step; it only puts the request on a stack, and what follows from it happens after the
- * step (moves.c), under the core's lock, in the order in which the requests were finished.
+ * Requests under way are in their tier's list, oldest first, so that the first one shows whether
+ * the tier has stopped answering. A tier may call done() from anywhere in its step; done() only
+ * puts the request on a stack. What follows from the result happens after the step (moves.c), with
+ * `lock` held, in the order in which the requests were finished.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,16 +15,20 @@
 #include "core/refused.h"
 #include "core/tombs.h"
 
-#define STALL_NS    5000000000 /* a request under way for longer is a failure, each time */
-#define STALL_TIMES 8          /* but not before this many times what its queue should take */
+/* a request counts as another failure each time that it has been under way for this long */
+#define STALL_NS    5000000000
+/* a request is not late before this many times the time that its queue should take */
+#define STALL_TIMES 8
 
-#define MISSING_LEAST_NS 100000000u /* an answer "not stored" that is reused for less may expire before the caller looks the chunk up */
+/* an answer "not stored" that is remembered for less may expire before the caller looks the chunk
+ * up */
+#define MISSING_LEAST_NS 100000000u
 
 /* --- life ------------------------------------------------------------------------------------- */
 
-/* May what keeps a tier from being made pass: another owner, a full or read-only disk, rights?
- * Formats and settings stay. A shared tier is made without its server; what it lacks at the start
- * is a file that a setting names. */
+/* Returns whether the cause that keeps a tier from being made may pass: another owner, a full or
+ * read-only disk, missing rights. A wrong format or setting does not pass. A shared tier is made
+ * even while its server is away; at the start it can only lack a file that a setting names. */
 static bool may_pass(const struct kvt_tier_ops *ops, enum kvt_status status)
 {
 	return ops->unsure == NULL &&
@@ -129,7 +133,7 @@ struct kvt_lower *kvt_lower_holding(struct kvt *k, const struct kvt_key *key, ui
 			continue;
 		if (kvt_tomb_covers(b, key, locked))
 			continue;
-		/* It may have been erased since the tier was asked, and its tomb removed. */
+		/* The chunk may have been erased since the tier was asked, and its tomb removed. */
 		if (!tombs || kvt_lower_knows(b, key, known))
 			return b;
 	}
@@ -178,7 +182,7 @@ bool kvt_lower_is_known(struct kvt *k, const struct kvt_key *key)
 
 /* --- requests --------------------------------------------------------------------------------- */
 
-/* The tier's word on a request, inside its step. */
+/* The tier calls this, inside its step, when a request is finished. */
 static void request_done(struct kvt_tier_request *request)
 {
 	struct kvt_job *job = request->user;
@@ -205,7 +209,7 @@ static struct kvt_breaker *breaker_of(struct kvt_lower *b, const struct kvt_job 
 	return writes ? &b->write_breaker : &b->breaker;
 }
 
-/* The request's keys become names. KVT_EIO: there are none yet. */
+/* Replaces the request's keys by names. KVT_EIO: names are not known yet. */
 static enum kvt_status name_it(struct kvt *k, struct kvt_job *job)
 {
 	struct kvt_tier_request *request = &job->request;
@@ -249,7 +253,9 @@ void kvt_lower_submit(
 	b->newest = job;
 	b->under_way++;
 	if (job->request.verb == KVT_TIER_TABLE)
-		kvt_breaker_pass(job); /* the table is one shard's of a Cluster */
+		/* the table lies on one shard of a Cluster, so that a failure says little about the
+		 * others */
+		kvt_breaker_pass(job);
 	else
 		kvt_breaker_begin(breaker_of(b, job), job);
 	if (meter != NULL)
@@ -280,13 +286,13 @@ static enum kvt_outcome outcome_of(const struct kvt_job *job)
 	case KVT_ENOMEM:
 	case KVT_ECANCELED:
 		return KVT_OUTCOME_NONE;
-	default: /* a flush that had nothing to do says nothing about writes */
+	default: /* a flush that had nothing to do does not show whether writes work */
 		return job->request.verb == KVT_TIER_FLUSH ? KVT_OUTCOME_NONE : KVT_OUTCOME_GOOD;
 	}
 }
 
-/* The result of a request, or that there is none yet. The tier may be left alone from now on, or its
- * writes. */
+/* Counts the result of a request, or that the request is late. The tier, or only writing to it, may
+ * be given up as a result. */
 static void judge(struct kvt_lower *b, const struct kvt_job *job, enum kvt_outcome outcome,
 	int64_t now_ns, const char *why)
 {
@@ -340,8 +346,8 @@ struct kvt_job *kvt_lower_finished(struct kvt_lower *b)
 
 /* --- time ------------------------------------------------------------------------------------- */
 
-/* How long the requests under way may take before the tier is thought to have stopped. A write
- * whose event is to follow waits for others to be synced with it. */
+/* Returns how long the requests under way may take before the tier counts as stalled. A write that
+ * an event depends on waits until other writes are synced with it. */
 static int64_t patience_ns(struct kvt_lower *b)
 {
 	uint64_t sync_ns = b->k->config.nvme_sync_ns;
@@ -356,7 +362,7 @@ static int64_t patience_ns(struct kvt_lower *b)
 	return (int64_t)(expected > least ? expected : least);
 }
 
-/* Counts each request that takes too long as a failure, again and again. */
+/* Counts each request that takes too long as a failure, repeatedly. */
 static size_t find_stalls(struct kvt_lower *b, int64_t now_ns, int64_t *next_ns)
 {
 	int64_t patience = patience_ns(b);
@@ -375,7 +381,7 @@ static size_t find_stalls(struct kvt_lower *b, int64_t now_ns, int64_t *next_ns)
 		if (due_ns < *next_ns)
 			*next_ns = due_ns;
 		if (job->begun_ns + patience > now_ns)
-			break; /* those after it are younger */
+			break; /* the requests after this one are younger */
 	}
 	return done;
 }

@@ -1,5 +1,5 @@
 /*
- * meter.c - the rate at which a tier moves bytes; meter.h describes the measurement.
+ * meter.c - measures the rate at which a tier moves bytes; meter.h describes how.
  */
 #include "core/meter.h"
 

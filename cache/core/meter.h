@@ -1,10 +1,10 @@
 /*
  * meter.h - the rate at which a tier moves bytes one way, learned while the tier is busy.
  *
- * Requests overlap, so bytes divided by one request's time are misleading. The meter counts the
- * bytes returned while the tier has requests, in pieces of some milliseconds; each piece is a
- * sample, and the rate moves to samples by a quarter. Writers hold the core's lock; rate and queue
- * are read without it.
+ * Requests overlap, so that the bytes of one request divided by its time would be misleading. While
+ * a tier has requests, the meter counts the bytes that it returns, in intervals of some
+ * milliseconds. Each interval is a sample, and moves the rate a quarter of the way to the sample's
+ * rate. Writers hold the core's lock; rate and queue are read without it.
  */
 #ifndef KVT_METER_H
 #define KVT_METER_H
@@ -15,10 +15,10 @@
 
 struct kvt_meter {
 	_Atomic uint64_t rate;   /* bytes a second; 0: unknown */
-	_Atomic uint64_t queued; /* requested bytes that have not been moved yet */
-	_Atomic int64_t
-		asked_ns;  /* time of the last move, or of the last look regardless of cost */
-	int64_t window_ns; /* begin of the time that `moved` covers */
+	_Atomic uint64_t queued; /* requested bytes that are not yet transferred */
+	/* time of the last transfer, or when a caller last ignored the cost */
+	_Atomic int64_t asked_ns;
+	int64_t window_ns; /* start of the interval in which `moved` was counted */
 	uint64_t moved;
 };
 
@@ -27,9 +27,9 @@ void kvt_meter_begin(struct kvt_meter *m, uint64_t bytes, int64_t now_ns);
 void kvt_meter_end(struct kvt_meter *m, uint64_t bytes, bool moved, int64_t now_ns);
 
 /*
- * Returns whether this caller may ignore the cost, because the rate is old. True for one caller in
- * each ten seconds without a transfer: a tier that was slow once would otherwise never be used
- * again, and its rate never measured again. Any thread.
+ * Returns whether this caller may ignore the tier's cost, because the measured rate is old. True
+ * for one caller in each ten seconds without a transfer: otherwise a tier that was slow once would
+ * never be used again, and its rate never be measured again. Any thread.
  */
 bool kvt_meter_look_again(struct kvt_meter *m, int64_t now_ns);
 

@@ -1,9 +1,9 @@
 /*
- * metrics.c - see the header.
+ * metrics.c - renders the metrics; cache_metrics.h has the interface.
  *
- * A line of metrics.def names a function that writes the samples and a member of one of the
- * structs; so a new counter is a member and a line. Absent tiers have a state and a reason but no
- * numbers.
+ * A line of metrics.def names a function that writes the samples, and a member of one of the
+ * structs; so a new counter is one member and one line. Absent tiers have a state and a reason but
+ * no numbers.
  */
 #include <stdbool.h>
 #include <stdio.h>
@@ -12,14 +12,14 @@
 
 #include "core/cache_metrics.h"
 
-struct metric; /* one line, with its function */
+struct metric; /* a line of metrics.def, with its function */
 typedef void collect_fn(struct kvw_exposition *out, const struct metric *metric,
 	const struct kvt_metrics_input *in);
 
 struct metric {
 	struct kvw_metric_info info;
 	collect_fn *collect;
-	size_t arg; /* an offset, or an enum kvt_latency */
+	size_t arg; /* offset of the member, or an enum kvt_latency */
 };
 
 static const char *const tier_names[KVT_TIER_COUNT] = {
@@ -28,7 +28,8 @@ static const char *const tier_names[KVT_TIER_COUNT] = {
 	[KVT_TIER_L2] = "l2",
 };
 
-/* --- one function for each collector of metrics.def ------------------------------------------- */
+/* --- one function for each kind of line in metrics.def
+ * -------------------------------------------- */
 
 #define COLLECT(name)                                                                              \
 	static void collect_##name(struct kvw_exposition *out, const struct metric *metric,        \
@@ -116,7 +117,7 @@ COLLECT(tenants)
 			kvw_sample_named(out, "tier", tier_names[t], in->tenants[t]->tenants);
 }
 
-/* Its hash in hex digits, or "none": chunks without a salt. */
+/* Returns the tenant's hash in hex digits, or "none" for chunks without a salt. */
 static const char *tenant_name(const struct kvt_tenant *tenant, char out[33])
 {
 	static const struct kvt_tenant none;
@@ -165,7 +166,7 @@ COLLECT(state)
 		kvw_sample_named(out, "tier", tier_names[t], in->stats->tiers[t].state);
 }
 
-/* A text of an array that need not end with 0, in one line: its controls become blanks. */
+/* Copies a text whose array need not end with 0 into one line: control characters become blanks. */
 static struct kvw_slice one_line(const char *text, size_t size, char *into)
 {
 	size_t len = strnlen(text, size);

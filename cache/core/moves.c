@@ -1,9 +1,9 @@
 /*
- * moves.c - what moves between L1 and the tiers below it.
+ * moves.c - moves chunks between L1 and the tiers below it.
  *
- * The parts that submit requests (loads, stores, probes, barriers) do not know of each other. This
- * file stands above them: it gives each request that is finished back to its part, ends the waits
- * for a tier that is left alone, and lets loads, then stores, begin wherever something has ended.
+ * The parts that send requests (loads, stores, probes, barriers) do not know of each other. This
+ * file calls all of them: it gives each finished request back to its part, ends the waits for a
+ * tier that is given up, and lets loads, then stores, begin wherever a request has ended.
  */
 #include "core/barrier.h"
 #include "core/generations.h"
@@ -19,7 +19,7 @@ void kvt_pump(struct kvt *k)
 	kvt_stores_pump(k);
 }
 
-/* Waits for a tier that is left alone would be in vain. */
+/* Ends all waits for a tier that is given up, since they would be in vain. */
 static void end_waits(struct kvt_lower *b)
 {
 	if (!b->given_up)
@@ -29,7 +29,7 @@ static void end_waits(struct kvt_lower *b)
 	kvt_probes_abandon(b->k, b);
 }
 
-/* Deals with finished requests, oldest first; returns how many. */
+/* Gives finished requests back to their parts, oldest first; returns how many. */
 static size_t reap(struct kvt_lower *b)
 {
 	struct kvt_job *job = kvt_lower_finished(b), *next;

@@ -1,7 +1,8 @@
 /*
- * names.c - names of chunks below memory: a key under the present generation; generations.c has the reason.
+ * names.c - the names of chunks in lower tiers, made of key and present generation; generations.c
+ * says why.
  */
-#define OPENSSL_SUPPRESS_DEPRECATED /* SHA256() allocates nothing and cannot fail */
+#define OPENSSL_SUPPRESS_DEPRECATED /* for SHA256(), which allocates nothing and cannot fail */
 #include <openssl/sha.h>
 
 #include "core/names.h"
@@ -11,7 +12,8 @@ static void make_mask(const struct kvt_generations *g, uint32_t slot, uint32_t v
 	struct {
 		char domain[16];
 		uint8_t id[KVT_TABLE_ID_BYTES];
-		uint64_t generation, of_version; /* of the machine's order: names are never compared across orders */
+		/* in the machine's byte order: names are never compared across byte orders */
+		uint64_t generation, of_version;
 		uint32_t slot, version;
 	} in = {.domain = "kvtier name 1"};
 	uint8_t digest[SHA256_DIGEST_LENGTH];
@@ -72,7 +74,8 @@ bool kvt_names_known(struct kvt *k)
 	return known;
 }
 
-/* --- freshness ---------------------------------------------------------------------------------- */
+/* --- freshness
+ * ---------------------------------------------------------------------------------- */
 
 bool kvt_names_fresh(struct kvt *k)
 {

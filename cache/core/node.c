@@ -1,9 +1,11 @@
 /*
- * node.c - one store per node; see the header.
+ * node.c - decides whether this process uses the node's daemon or its own store; node.h has the
+ * rules.
  *
- * The daemon is a tier that may be away: each request tries it, and its breaker leaves it alone for a while. So a
- * restart of the daemon needs no new decision. This file decides once whether the process owns a store: a store that is
- * opened later would be useless to the other engines, and a store that is given up leaves its chunks.
+ * The daemon is a tier that may be away: each request tries it, and its breaker stops using it for
+ * a while. So a restart of the daemon needs no new decision. The decision is made once: a store
+ * that is opened later would be useless to the other engines, and giving up a store would lose its
+ * chunks.
  */
 #include "core/node.h"
 
@@ -18,7 +20,7 @@ static bool is_set(const char *text)
 	return text != NULL && text[0] != '\0';
 }
 
-/* Why the daemon cannot be used, whatever it answers; NULL: it can. */
+/* Returns why the settings exclude the daemon, whatever it answers; NULL: they do not. */
 static const char *obstacle(const struct kvt_config *c)
 {
 	struct kvt_l2_url url;

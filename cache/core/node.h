@@ -10,11 +10,11 @@
 #include "chunk/note.h"
 
 /*
- * Decides by config->node_share. With the daemon, the engines' common chunks lie there, in its
- * segment and on its NVMe: the daemon becomes the shared tier of *config, the cache opens no store
- * of its own, and automatic memory is small. Otherwise *config stays unchanged. Asks the daemon, if
- * the decision depends on it, and logs the result. Texts stay the caller's. Returns whether the
- * daemon is used.
+ * Decides by config->node_share. If the daemon is used, the engines' common chunks lie in the
+ * daemon's segment and on its NVMe: the daemon becomes the shared tier of *config, the cache opens
+ * no store of its own, and automatic memory is small. Otherwise *config stays unchanged. Asks the
+ * daemon, if the decision depends on it, and logs the result. The caller keeps the texts. Returns
+ * whether the daemon is used.
  */
 bool kvt_node_settle(struct kvt_config *config, const struct kvt_surroundings *surroundings);
 

@@ -3,8 +3,8 @@
  *
  * The table has as many slots as config.ops; a slot is taken from begin until the operation is
  * polled and its lease taken. An operation's number is its slot and a count of the slot's uses, so
- * that an old number finds nothing. Running operations are in a list by deadline: nearly all have
- * the same duration, so that a new one belongs near the end.
+ * that an old number finds nothing. Running operations are in a list by deadline. Nearly all have
+ * the same duration, so that the place of a new one is found quickly from the end.
  *
  * The first waiting completion writes the eventfd and the poll of the last one reads it, so that it
  * is readable exactly while completions wait.

@@ -1,5 +1,5 @@
 /*
- * pin.c - lets a device use the memory of chunks.
+ * pin.c - registers the memory of chunks for direct access by a device.
  */
 #include "core/core.h"
 #include "kvtier/kvtier_cuda.h"

@@ -1,9 +1,10 @@
 /*
- * probes.c - asks shared tiers for their chunks.
+ * probes.c - asks shared tiers which chunks they have.
  *
  * A probe lives from its request to the tier's answer, even if no caller waits any longer; its keys
- * are copies, since the asker may be gone by then. A probe has only the tier's deadline: an asker's
- * short time shows nothing about a server, and a late answer serves the next asker.
+ * are copies, since the asker may be gone by then. Only the tier's own deadline limits a probe: a
+ * caller's short deadline shows nothing about the server, and a late answer is useful to the next
+ * caller.
  */
 #include <stdlib.h>
 #include <string.h>

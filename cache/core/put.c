@@ -2,14 +2,15 @@
  * put.c - putting chunks: reserve, fill, commit.
  *
  * A chunk that is being filled is an entry of L1 that no lookup finds, with its key taken, so that
- * a second writer of the same chunk gets KVT_EXISTS and need not copy. Commit makes the
- * checksum from the bytes as they lie in the arena, publishes, and leaves the way down to the
- * stores. A chunk that only a lower tier has may be put: its copy in L1 is then had without
- * reading, and the store finds that there is nothing to do.
+ * a second writer of the same chunk gets KVT_EXISTS and need not copy. Commit makes the checksum
+ * from the bytes in the arena, publishes the chunk, and hands it to the stores (stores.c). A chunk
+ * that only a lower tier has may be put: L1 then has a copy without reading, and the store finds
+ * that there is nothing to do.
  *
  * A chunk whose parent is stored nowhere is refused (KVT_MISS): no get would reach it, and it would
- * take the room of chunks that a get does reach. Stored is what L1 has or is being filled with, what
- * a tier below has, and what a shared tier may have, but not what was refused here lately.
+ * take the room of chunks that a get does reach. A parent counts as stored if L1 has it or is being
+ * filled with it, if a lower tier has it, or if a shared tier may have it and it was not refused
+ * here lately.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -25,11 +26,11 @@
 
 /* One chunk of a reservation. */
 struct put {
-	uint32_t entry; /* KVT_NO_ENTRY: not to be filled */
+	uint32_t entry; /* KVT_NO_ENTRY: this chunk is not to be filled */
 	uint64_t bytes;
 	struct kvt_segment *segments;
 	uint32_t segment_count;
-	struct kvt_cargo *cargo; /* NULL: no tier below and no names */
+	struct kvt_cargo *cargo; /* NULL: there is no lower tier and the chunk has no names */
 };
 
 struct kvt_reservation {
@@ -41,9 +42,10 @@ struct kvt_reservation {
 
 /* --- reserve ---------------------------------------------------------------------------------- */
 
-/* An item and its blocks as this library knows them, whatever its caller was compiled with. */
+/* An item and its blocks with all members that this library knows, whatever size the caller was
+ * compiled with. */
 struct whole {
-	struct kvt_item item; /* its blocks are those below, or NULL */
+	struct kvt_item item; /* its blocks pointer is NULL, or points to `blocks` below */
 	struct kvt_blocks blocks;
 };
 
@@ -95,8 +97,8 @@ static _Atomic uint64_t *refused_at(struct kvt *k, const struct kvt_key *key)
 	return &k->refused_puts[word_of(key) % KVT_REFUSED_PUTS];
 }
 
-/* Remembers whether the last put of a chunk was refused. Another chunk may take its place: then a
- * shared tier may have it again, as far as this handle knows. */
+/* Remembers whether the last put of a chunk was refused. Another chunk may overwrite the mark: then
+ * the first one counts again as one that a shared tier may have. */
 static void note_put(struct kvt *k, const struct kvt_key *key, bool refused)
 {
 	_Atomic uint64_t *at = refused_at(k, key);
@@ -108,7 +110,7 @@ static void note_put(struct kvt *k, const struct kvt_key *key, bool refused)
 		atomic_store_explicit(at, 0, memory_order_relaxed);
 }
 
-/* May a tier below have the parent? Without `lock`. */
+/* Returns whether a lower tier may have the parent. The caller does not hold `lock`. */
 static bool is_below(struct kvt *k, const struct kvt_key *parent)
 {
 	struct kvt_tier_known known;
@@ -118,8 +120,9 @@ static bool is_below(struct kvt *k, const struct kvt_key *parent)
 	return kvt_lower_may_have(k, parent);
 }
 
-/* A chain that is longer than L1 goes through the room of its last chunk, once that is stored below. The ends of
- * that chunk, which hang on it, leave before it. What would not fit all the same pushes nothing out. */
+/* Makes room for a chain that is longer than L1: the chunk takes the room of the chain's last chunk
+ * in L1, once that one is stored below; its end chunks, which are its children, are evicted first.
+ * Nothing is evicted if the chunk would not fit even then. */
 static bool passes(struct kvt *k, const struct kvt_item *item)
 {
 	struct kvt_key keys[2]; /* the ends, the chunk */
@@ -152,7 +155,7 @@ static void trace_put(
 	kvt_trace_note(k->trace, &event);
 }
 
-/* Room in L1 for a chunk that has a parent somewhere, or begins a chain. */
+/* Reserves room in L1 for a chunk that begins a chain, or whose parent some tier has. */
 static enum kvt_status reserve_room(struct kvt *k, const struct kvt_item *item, uint32_t *entry)
 {
 	enum kvt_status status = kvt_l1_reserve(k->l1, item, KVT_L1_CHILD, entry);
@@ -237,8 +240,8 @@ static enum kvt_status try_one(
 		&r->segments[i * KVT_MAX_EXTENTS], &r->puts[i]);
 }
 
-/* Reserves each item; those whose parents follow them get a second try, from the last on. Returns
- * whether any has room. */
+/* Reserves room for each item; items that stand before their parents are tried again, from the last
+ * on. Returns whether any has room. */
 static bool reserve_all(
 	struct kvt *k, const struct kvt_item *items, struct kvt_reservation *r, uint32_t *status)
 {
@@ -259,7 +262,7 @@ static bool reserve_all(
 	return any;
 }
 
-/* Segments of all puts, one after another. */
+/* Moves the segments of all puts together, without gaps. */
 static void close_ranks(struct kvt_reservation *r, uint32_t *counts)
 {
 	struct kvt_segment *next = r->segments;
@@ -310,7 +313,7 @@ static void drop(struct kvt *k, struct put *put)
 		return;
 	note_put(k, kvt_l1_key(k->l1, put->entry), true);
 	kvt_l1_discard(k->l1, put->entry);
-	kvt_cargo_free(put->cargo); /* no other thread has seen it */
+	kvt_cargo_free(put->cargo); /* no other thread has seen the cargo */
 }
 
 static void send_down(struct kvt *k, struct kvt_cargo *cargo, bool published)
@@ -325,7 +328,7 @@ static void send_down(struct kvt *k, struct kvt_cargo *cargo, bool published)
 	pthread_mutex_unlock(&k->lock);
 }
 
-/* Of how many bytes a tier below wants the checksums of a chunk's pieces; 0: none does. */
+/* Returns how many bytes a piece has whose checksums a lower tier wants; 0: no tier wants them. */
 static uint64_t pieces_wanted(struct kvt *k, const struct put *put)
 {
 	uint64_t most = 0;
@@ -339,9 +342,9 @@ static uint64_t pieces_wanted(struct kvt *k, const struct put *put)
 	return put->bytes > most ? most : 0;
 }
 
-/* The checksum of a chunk, and those of its pieces, in one reading: the tier that wants them, later, would have
- * to bring it into the processor's cache again. from NULL: of the chunk as it lies in memory; else it is copied
- * from there. */
+/* Computes the checksum of a chunk, and those of its pieces, in one pass, while the bytes are in
+ * the processor's cache. from: copies the chunk from there; NULL: the chunk lies in memory
+ * already. */
 static void sum_it(struct kvt *k, struct put *put, const void *from, struct kvt_checksum *out)
 {
 	uint64_t piece = pieces_wanted(k, put);
@@ -350,7 +353,7 @@ static void sum_it(struct kvt *k, struct put *put, const void *from, struct kvt_
 	if (piece > 0)
 		pieces = calloc(kvt_checksum_count(put->bytes, piece), sizeof(*pieces));
 	if (pieces == NULL)
-		piece = 0; /* or no memory: the tier makes them */
+		piece = 0; /* the length does not fit, or memory is out: the tier makes them */
 	if (from != NULL)
 		kvt_checksum_copy_pieces(put->segments, put->segment_count, from, put->bytes, piece, pieces, out);
 	else if (pieces != NULL)
@@ -364,7 +367,7 @@ static void sum_it(struct kvt *k, struct put *put, const void *from, struct kvt_
 	put->cargo->piece_bytes = piece;
 }
 
-/* Returns whether the chunk is published: KVT_MISS, if it was erased while it was filled. */
+/* Publishes one chunk. KVT_MISS: it was erased while it was filled. */
 static enum kvt_status commit_one(
 	struct kvt *k, struct put *put, const struct kvt_checksum *given, int64_t begun_ns)
 {

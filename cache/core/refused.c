@@ -1,9 +1,9 @@
 /*
- * refused.c - a tier whose store could not be opened; see the header.
+ * refused.c - retries a tier whose store could not be opened; refused.h says when.
  *
- * The tier is made, and brought up to date with what was erased meanwhile, by the thread that steps
- * it afterwards. Only then is it shown: `tier` is set under the lock, in the moment in which no
- * erase is left to be done. An erase that comes after that moment finds a tier like any other.
+ * The thread that will step the tier makes it, and applies the erases that callers made meanwhile.
+ * Only then is the tier shown: `tier` is set under the lock, at a moment when no erase is left to
+ * apply. A later erase finds a tier like any other.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,11 +13,14 @@
 #include "core/refused.h"
 #include "options/settings.h"
 
-#define PAUSE_MOST_NS 30000000000 /* an owner that ends is noticed within this */
-#define STAYS_NS      60000000000 /* an owner that does not end within this is taken to stay */
-#define NAMES_NS      1000000000  /* between looks at whether names are known */
-#define BUSY_NS       10000000    /* between looks at whether requests to a lost tier have ended */
-#define KEYS_MOST     65536u      /* erased meanwhile; beyond, all of the store is emptied */
+/* longest pause between retries: the end of the owner is noticed within this time */
+#define PAUSE_MOST_NS 30000000000
+/* an owner that does not end within this time is expected to stay */
+#define STAYS_NS      60000000000
+#define NAMES_NS      1000000000  /* between checks whether names are known */
+#define BUSY_NS       10000000    /* between checks whether requests to a lost tier have ended */
+/* limit of remembered erased keys; beyond it the whole store is emptied */
+#define KEYS_MOST     65536u
 #define TENANTS_MOST  4096u
 
 struct limit {
@@ -25,7 +28,7 @@ struct limit {
 	uint64_t bytes;
 };
 
-/* What the store must go through before it is shown. */
+/* The erases and limits to apply to a store before it is shown. */
 struct owed {
 	struct kvt_key *keys;
 	struct kvt_tenant *tenants;
@@ -35,10 +38,10 @@ struct owed {
 };
 
 struct kvt_refused {
-	struct kvt_config config; /* with texts of its own */
+	struct kvt_config config; /* a copy with texts of its own */
 	struct kvt_tier_options options;
 	int64_t begun_ns;
-	int64_t again_ns; /* of the thread that asks, as is pause_ns */
+	int64_t again_ns; /* used only by the thread that retries, like pause_ns */
 	uint64_t pause_ns;
 	struct owed owed; /* under lock */
 };
@@ -121,7 +124,8 @@ bool kvt_refused_may_have(const struct kvt_lower *b)
 	return b->refused != NULL && kvt_clock(b->k) - b->refused->begun_ns < STAYS_NS;
 }
 
-/* --- what is owed; under lock ----------------------------------------------------------------- */
+/* --- erases and limits to apply; `lock` is held
+ * --------------------------------------------------- */
 
 bool kvt_refused_erase(struct kvt_lower *b, const struct kvt_key *keys, size_t n)
 {
@@ -221,7 +225,8 @@ static bool erase_keys(struct kvt *k, struct kvt_tier *tier, const struct owed *
 	return erase.status == KVT_OK || erase.status == KVT_MISS;
 }
 
-/* What could not be erased one by one goes with all the rest. */
+/* Applies the erases. Chunks that cannot be erased one by one are erased together with all
+ * others. */
 static bool settle(struct kvt *k, struct kvt_tier *tier, const struct owed *owed)
 {
 	bool good = !owed->all && erase_keys(k, tier, owed);
@@ -232,7 +237,8 @@ static bool settle(struct kvt *k, struct kvt_tier *tier, const struct owed *owed
 	return good || tier->ops->erase_all(tier, &count) == KVT_OK;
 }
 
-/* Shows the tier, with its limits, if no erase is owed any more. Else *owed is what is; under lock. */
+/* Shows the tier, with its limits, if no erase is left to apply. Otherwise sets *owed to what is
+ * left; the caller holds `lock`. */
 static bool show(struct kvt_lower *b, struct kvt_tier *tier, struct owed *owed)
 {
 	struct kvt_refused *r = b->refused;
@@ -240,7 +246,7 @@ static bool show(struct kvt_lower *b, struct kvt_tier *tier, struct owed *owed)
 	if (r->owed.all || r->owed.key_count + r->owed.tenant_count != 0) {
 		*owed = r->owed;
 		r->owed = (struct owed){.limits = owed->limits, .limit_count = owed->limit_count};
-		owed->limits = NULL; /* they stay until the handle closes */
+		owed->limits = NULL; /* the limits stay until the handle closes */
 		owed->limit_count = 0;
 		return false;
 	}
@@ -251,19 +257,21 @@ static bool show(struct kvt_lower *b, struct kvt_tier *tier, struct owed *owed)
 	b->spare = r;
 	b->state = KVT_TIER_WORKS;
 	b->reason[0] = '\0';
-	tier->retired = b->tier; /* other threads may be in it: it is kept, without its files */
+	/* other threads may be using the old tier: it is kept, without its files */
+	tier->retired = b->tier;
 	atomic_store(&b->tier, tier);
 	return true;
 }
 
-/* Requests to the tier that is lost end before another one takes its place. Under `lock`. */
+/* Returns whether requests to the lost tier are still under way; they must end before another tier
+ * takes its place. The caller holds `lock`. */
 static bool is_busy(struct kvt_lower *b)
 {
 	return b->tier != NULL && b->under_way != 0;
 }
 
-/* Shows a tier that was made. KVT_BUSY: not while requests to the lost one are under way; KVT_EIO:
- * erased chunks are in it, and stay: it is not used now. */
+/* Shows a tier that was made. KVT_BUSY: not yet, since requests to the lost tier are under way;
+ * KVT_EIO: erased chunks in its store could not be removed, so that it is not used now. */
 static enum kvt_status attach(struct kvt_lower *b, struct kvt_tier *tier)
 {
 	struct kvt *k = b->k;
@@ -283,7 +291,7 @@ static enum kvt_status attach(struct kvt_lower *b, struct kvt_tier *tier)
 	} while (!shown && status == KVT_OK);
 	if (status != KVT_OK) {
 		pthread_mutex_lock(&k->lock);
-		b->refused->owed.all = true; /* of what was owed a part may be erased */
+		b->refused->owed.all = true; /* only a part of the erases may have been applied */
 		pthread_mutex_unlock(&k->lock);
 		tier->ops->destroy(tier);
 		return status;
@@ -294,7 +302,7 @@ static enum kvt_status attach(struct kvt_lower *b, struct kvt_tier *tier)
 	return KVT_OK;
 }
 
-/* Another process still has it, or it still cannot be opened. */
+/* The store still belongs to another process, or still cannot be opened. */
 static void refused_again(struct kvt_lower *b, enum kvt_status status, const char *why)
 {
 	struct kvt *k = b->k;
@@ -314,8 +322,9 @@ static void refused_again(struct kvt_lower *b, enum kvt_status status, const cha
 		r->again_ns = KVT_NEVER; /* it stays like that */
 }
 
-/* A store waits until names are known: without them what was erased meanwhile could not be erased in
- * it one by one, and it is not used without them either. */
+/* Returns whether it is time to retry. A store is not opened before names are known: without names,
+ * chunks that were erased meanwhile could not be erased in it one by one, and the store could not
+ * be read either. */
 static bool is_due(struct kvt_lower *b)
 {
 	struct kvt_refused *r = b->refused;
@@ -333,8 +342,8 @@ static bool is_due(struct kvt_lower *b)
 	return false;
 }
 
-/* A lost tier is made again at once. It begins empty: what was erased meanwhile, or was not yet known
- * to be, is in no list, and would come back with the rest. */
+/* A lost store is made again at once, and empty: chunks erased meanwhile, or whose erase was not
+ * yet known, are in no list, and would come back if its old content was kept. */
 static struct kvt_refused *take_spare(struct kvt_lower *b)
 {
 	struct kvt *k = b->k;

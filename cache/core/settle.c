@@ -7,12 +7,13 @@
 #include "memory/sizing.h"
 #include "options/settings.h"
 
-/* The least that a caller may have been compiled with: the first version's members. */
+/* The smallest struct that a caller may have been compiled with: the members of the first
+ * version. */
 #define LEAST_SIZE offsetof(struct kvt_config, l1_capacity)
 
-/* What may be on its way to lower tiers, if not configured: all that lies in memory, for each of
- * them. Chunks of a long prompt come all at once, a large model's have tens of MiB each, and a
- * store that waits holds no memory. */
+/* Returns the default limit of bytes on their way to lower tiers: the size of memory, for each of
+ * them. The chunks of a long prompt come all at once, those of a large model have tens of MiB each,
+ * and a store that waits holds no memory. */
 static uint64_t stores_in_full(const struct kvt_config *c)
 {
 	uint64_t tiers = (c->nvme_path != NULL && c->nvme_path[0] != 0) +
@@ -21,7 +22,8 @@ static uint64_t stores_in_full(const struct kvt_config *c)
 	return c->l1_capacity * (tiers != 0 ? tiers : 1);
 }
 
-/* A store knows its disk, and what it has there already; memory is asked for here. */
+/* Sets the size of L1 if it is automatic. A store's size is set elsewhere, since the store knows
+ * its disk and its content. */
 static void settle_memory(struct kvt_config *c, unsigned part, struct kvt_neighbours *neighbours,
 	const struct kvt_surroundings *s)
 {

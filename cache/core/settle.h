@@ -8,14 +8,15 @@
 #include "memory/neighbours.h"
 
 /*
- * Fills *out from a caller's struct, of whatever size, over the defaults: an impossible 0 or NULL becomes the default.
- * Texts stay the caller's. KVT_EINVAL: not initialized, or an impossible value.
+ * Fills *out from a caller's struct, of whatever size, over the defaults: a 0 or NULL that is not a
+ * valid value becomes the default. The caller keeps the texts. KVT_EINVAL: the struct was not
+ * initialized, or has an impossible value.
  */
 enum kvt_status kvt_config_settle(
 	const struct kvt_config *given, struct kvt_config *out) KVT_MUST_CHECK;
 
-/* Turns automatic sizes into numbers, and gives the cache its place among its neighbours. l1_part: divisor of automatic
- * memory. */
+/* Turns automatic sizes into numbers, and registers the cache among the other caches of this
+ * machine. l1_part: divisor of automatic memory. */
 void kvt_config_settle_sizes(struct kvt_config *config, unsigned l1_part,
 	struct kvt_neighbours *neighbours, const struct kvt_surroundings *s);
 

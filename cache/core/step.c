@@ -1,11 +1,13 @@
 /*
  * step.c - the threads that do the work, and a caller's wait for it.
  *
- * The library's own threads: one for time (deadlines, pauses of tiers, retries, expiry, scrubbing) and one for each
- * tier below, which waits in the tier's step. These threads block all signals, which are the program's, and may run on
- * every CPU, since the thread that opened the handle may be bound to one.
+ * The library has one thread for timed work (deadlines, pauses of tiers, retries, expiry,
+ * scrubbing) and one for each lower tier, which waits in the tier's step. These threads block all
+ * signals, which are for the program, and may run on every CPU, since the thread that opened the
+ * handle may be bound to one.
  *
- * With KVT_THREADS_CALLER kvt_step, or the waiting caller, calls the same functions one after another.
+ * With KVT_THREADS_CALLER there are no threads: kvt_step, or the waiting caller, calls the same
+ * functions one after another.
  */
 #include <sched.h>
 #include <signal.h>
@@ -15,15 +17,18 @@
 #include "core/step.h"
 
 #define TEND_NS       100000000   /* between looks at L1 */
-#define TOUCHED_NS    200000000   /* between looks at how much of L1 is in memory, until all of it is */
+/* between measurements of how much of L1 is in memory, until all of it is */
+#define TOUCHED_NS    200000000
 #define TIER_WAIT_NS  100000000   /* a tier's longest wait in one step */
 #define SCRUB_MOST    (16u << 20) /* bytes in one look */
-#define SLICE_NS      1000000 /* how long a wait looks away from a clock that it cannot sleep by */
-#define STILL_AT_MOST 250     /* times nothing happened and time stood still, then time is over */
+#define SLICE_NS      1000000 /* how long a wait sleeps when the given clock is not the machine's */
+/* after this many idle rounds without progress of the clock, the wait is over */
+#define STILL_AT_MOST 250
 
 /* --- control ---------------------------------------------------------------------------------- */
 
-/* Bytes a second that are scrubbed: what was configured, or less where L1 is small. */
+/* Returns how many bytes a second are scrubbed: the configured number, or less where L1 is
+ * small. */
 static double scrub_rate(const struct kvt *k)
 {
 	double rate = (double)k->config.l1_scrub_rate, pass;
@@ -35,7 +40,7 @@ static double scrub_rate(const struct kvt *k)
 	return pass < rate ? pass : rate;
 }
 
-/* Expiry and scrubbing of L1; without lock. */
+/* Expires and scrubs chunks of L1; the caller does not hold `lock`. */
 static size_t tend(struct kvt *k, int64_t now_ns, int64_t *next_ns)
 {
 	uint64_t elapsed_ns, checked = 0, budget = 0;
@@ -62,13 +67,14 @@ static size_t tend(struct kvt *k, int64_t now_ns, int64_t *next_ns)
 	if (k->scrub_credit >= 1)
 		budget = (uint64_t)k->scrub_credit;
 	done = kvt_l1_tend(k->l1, budget, &checked);
-	k->scrub_credit -= (double)checked; /* whole chunks are checked: it may owe */
+	/* whole chunks are checked: the credit may become negative */
+	k->scrub_credit -= (double)checked;
 	if (now_ns + TEND_NS < *next_ns)
 		*next_ns = now_ns + TEND_NS;
 	return done;
 }
 
-/* What is due by time; under lock. */
+/* Does the work that is due by time; the caller holds `lock`. */
 static size_t look_at_clock(struct kvt *k, int64_t *next_ns)
 {
 	int64_t now_ns = kvt_clock(k);
@@ -77,7 +83,8 @@ static size_t look_at_clock(struct kvt *k, int64_t *next_ns)
 	return done + kvt_moves_tick(k, now_ns, next_ns);
 }
 
-/* Until `cond`, the deadline or, with a clock that is not the machine's, a short while. */
+/* Sleeps until `cond` is signalled or the deadline; with a clock that is not the machine's, for a
+ * short while. */
 static void sleep_on(struct kvt *k, pthread_cond_t *cond, int64_t deadline_ns)
 {
 	struct timespec until;
@@ -125,7 +132,7 @@ static bool idle(struct kvt_lower *b)
 	return none;
 }
 
-/* Asks for a store that another process owns until it is there or the handle closes. */
+/* Retries a store that another process owns until it is open or the handle closes. */
 static void await_store(struct kvt_lower *b)
 {
 	struct kvt *k = b->k;
@@ -156,12 +163,13 @@ static void *below_main(void *self)
 	while (!atomic_load(&b->stop) || !idle(b)) {
 		int64_t wait_ns = next_ns - kvt_clock(b->k);
 
-		/* "At once" is when something under way ends, which the step itself waits for. */
+		/* Work that is due "at once" begins when a request ends, and the step itself waits
+		 * for that. */
 		if (wait_ns <= 0 || wait_ns > TIER_WAIT_NS)
 			wait_ns = TIER_WAIT_NS;
 		next_ns = KVT_NEVER;
 		done = kvt_moves_step(b, done != 0 ? 0 : wait_ns, &next_ns);
-		done += kvt_refused_step(b, &next_ns); /* its store may be lost */
+		done += kvt_refused_step(b, &next_ns); /* the tier's store may be lost */
 	}
 	return NULL;
 }
@@ -175,10 +183,10 @@ static void run_anywhere(void)
 	CPU_ZERO(&all);
 	for (int i = 0; i < CPU_SETSIZE; i++)
 		CPU_SET(i, &all);
-	sched_setaffinity(0, sizeof(all), &all); /* refused: then it stays as it was */
+	sched_setaffinity(0, sizeof(all), &all); /* if this is refused the CPUs stay as they were */
 }
 
-/* A thread without signals and without its maker's CPUs. */
+/* Starts a thread that blocks all signals and may run on every CPU. */
 static enum kvt_status start_thread(
 	pthread_t *thread, void *(*main)(void *), void *self, const char *name)
 {
@@ -224,7 +232,8 @@ enum kvt_status kvt_threads_start(struct kvt *k)
 		pthread_mutex_lock(&k->lock);
 		b->has_thread = true;
 		if (b->tier != NULL)
-			b->tier->ops->wake(b->tier); /* the control thread may have asked it meanwhile */
+			/* the control thread may have given it a request meanwhile */
+			b->tier->ops->wake(b->tier);
 		pthread_mutex_unlock(&k->lock);
 	}
 	return KVT_OK;
@@ -320,8 +329,8 @@ static bool is_done(struct kvt *k, struct kvt_op *op)
 	return done;
 }
 
-/* Without threads of the library: the waiting caller does the work. Where the caller's clock stands
- * still during this wait, its time is over when nothing happens any more. */
+/* Waits without threads of the library: the caller does the work itself. If the given clock stands
+ * still meanwhile, the wait is over when nothing happens any more. */
 static void wait_stepping(struct kvt *k, struct kvt_op *op)
 {
 	int64_t then_ns = kvt_clock(k), next_ns;

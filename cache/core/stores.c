@@ -1,22 +1,22 @@
 /*
- * stores.c - chunks on their way from L1 down to the tiers below.
+ * stores.c - chunks on their way from L1 to lower tiers.
  *
- * Stores wait in line, a line for each tier, so that a slow one holds up no other; what is in
- * line and what is being written is charged against one limit of bytes, and when that is reached the
- * oldest one in line is dropped: a put never waits for a disk. One in line has no hold on its chunk,
- * so that it cannot keep L1 full; if the chunk was evicted before its turn, the store is dropped. So
- * the limit is all of L1 for each tier, if not configured: what lies in memory may still be
- * written. One that is being written has a hold.
+ * Each tier has a queue of stores, so that a slow tier holds up no other. Stores that wait or are
+ * being written are charged against one limit of bytes; when it is reached the oldest waiting store
+ * is dropped, so that a put never waits for a disk. A waiting store has no hold on its chunk and
+ * cannot keep L1 full; if the chunk is evicted before its turn, the store is dropped. That is why
+ * the default limit is the size of L1 for each tier: any chunk in memory may still be written. A
+ * store that is being written holds its chunk.
  *
- * What is being written is bounded by bytes, too: half of the limit, and a quarter of L1, since it
- * cannot be evicted meanwhile. That has to be much more than a device needs to be busy, because a
- * tier keeps a write whose event is to follow until its record is durable. Loads come first: while
- * any is under way or waiting, an eighth of this trickles down.
+ * The bytes that are being written have a smaller limit: half of the limit above, and a quarter of
+ * L1, since these chunks cannot be evicted meanwhile. It has to be much more than what keeps a
+ * device busy, because a tier does not finish a write that an event depends on until its record is
+ * durable. Loads come first: while any is under way or waiting, stores get an eighth of this limit.
  *
- * Erase. A store in line is dropped. One that is being written cannot be stopped; its key is
- * covered by a tomb at once and, when it is written, erased in the tier, and only when that is done
- * is the tomb taken away; a tier of this handle's own that refuses is asked again each second. A chunk that is put again
- * under that name meanwhile waits in line for it.
+ * Erase. A waiting store is dropped. A store that is being written cannot be stopped: a tomb hides
+ * its key at once; when the chunk is written, it is erased in the tier, and only then is the tomb
+ * removed. A local tier that refuses the erase is asked again each second. A chunk that is put
+ * again under the same name waits in the queue until then.
  */
 #include <stdlib.h>
 
@@ -26,10 +26,11 @@
 #include "core/stores.h"
 #include "core/tombs.h"
 
-#define AT_ONCE      256 /* writes under way in a tier */
-#define BESIDE_LOADS 8   /* a part of the bytes that may be under way else */
+#define AT_ONCE      256 /* limit of writes under way in a tier */
+#define BESIDE_LOADS 8   /* while loads are under way, this part of the bytes may be written */
 #define RETRY_NS     1000000000
-#define LEAST_CHARGE (64u * 1024) /* bounds the number of stores of small chunks */
+/* least charge of a store, which bounds the number of stores of small chunks */
+#define LEAST_CHARGE (64u * 1024)
 
 struct kvt_store {
 	struct kvt_keyed keyed; /* first */
@@ -40,13 +41,14 @@ struct kvt_store {
 	struct kvt_tomb tomb;
 	uint64_t number; /* counts up */
 	uint64_t charge;
-	uint32_t entry; /* of L1, while it is written */
+	uint32_t entry; /* the chunk's entry in L1, held while it is written */
 	struct kvt_segment segments[KVT_MAX_EXTENTS];
 	enum { WAITING, WRITING, ERASING, REFUSED } state;
-	int64_t again_ns; /* REFUSED: when to try again */
-	bool held; /* WAITING for an erase of its name, or for a parent that is */
+	int64_t again_ns; /* REFUSED: when the erase is sent again */
+	bool held; /* WAITING, and held up by an erase under its name, or by a parent that is */
 	bool erased;
-	uint64_t erased_by; /* the last barrier before that */
+	/* number of the last barrier that had begun when this store was erased */
+	uint64_t erased_by;
 };
 
 static struct kvt_store *store_of(struct kvt_job *job)
@@ -79,7 +81,7 @@ static void leave_line(struct kvt_store *store)
 	*(store->next != NULL ? &store->next->prev : &line->last) = store->prev;
 }
 
-/* Of all lines; NULL: all are empty. */
+/* Returns the oldest waiting store of all queues; NULL: none waits. */
 static struct kvt_store *oldest(const struct kvt *k)
 {
 	struct kvt_store *found = NULL;
@@ -93,7 +95,7 @@ static struct kvt_store *oldest(const struct kvt *k)
 	return found;
 }
 
-/* The one end of a store that is in no line and has nothing under way. */
+/* Ends and frees a store; it must have left the queue, with no request under way. */
 static void finish(struct kvt *k, struct kvt_store *store, bool stored)
 {
 	struct kvt_stores *stores = &k->stores;
@@ -116,7 +118,7 @@ static void drop(struct kvt *k, struct kvt_store *store)
 	finish(k, store, false);
 }
 
-/* Makes room for a charge by dropping the oldest in line. */
+/* Makes room for a charge by dropping the oldest waiting stores. */
 static bool fits(struct kvt *k, uint64_t charge)
 {
 	struct kvt_stores *stores = &k->stores;
@@ -155,7 +157,7 @@ static void add(struct kvt *k, struct kvt_lower *lower, struct kvt_cargo *cargo)
 	kvt_keyed_add(&stores->by_key, &store->keyed);
 }
 
-/* What a tomb covers is on its way out. */
+/* Returns whether the tier has the chunk; one that a tomb hides is being erased. */
 static bool has_it(struct kvt_lower *b, const struct kvt_key *key)
 {
 	return kvt_lower_has(b, key) && !kvt_tomb_covers(b, key, true);
@@ -181,9 +183,10 @@ bool kvt_stores_are_over(struct kvt *k, const struct kvt_key *key)
 	return false;
 }
 
-/* --- written, but erased meanwhile -------------------------------------------------------------- */
+/* --- written, but erased meanwhile
+ * -------------------------------------------------------------- */
 
-/* The tier refused to erase: once more, later. The tomb stays. */
+/* The tier refused to erase: tries again later. The tomb stays. */
 static void try_later(struct kvt *k, struct kvt_store *store)
 {
 	store->state = REFUSED;
@@ -213,7 +216,7 @@ static void erase_done(struct kvt *k, struct kvt_job *job)
 		end_erased(k, store_of(job));
 }
 
-/* It is not to be seen until it is erased below, too. */
+/* Erases a written store's chunk in the tier too; the tomb hides it until then. */
 static void erase_lower(struct kvt_store *store)
 {
 	store->state = ERASING;
@@ -261,11 +264,13 @@ static void write_done(struct kvt *k, struct kvt_job *job)
 	struct kvt_store *store = store_of(job);
 
 	store->lower->stores_under_way--;
-	if (job->request.status == KVT_ECORRUPT) /* the tier found that its bytes changed in memory */
+	/* the tier found that the bytes changed in memory */
+	if (job->request.status == KVT_ECORRUPT)
 		kvt_l1_drop(k->l1, store->entry);
 	kvt_l1_release(k->l1, store->entry);
 	if (store->erased)
-		erase_lower(store); /* also while closing: a later open must not find it */
+		/* also while closing: the next process that opens the tier must not find it */
+		erase_lower(store);
 	else
 		end_written(k, store, job->request.status == KVT_OK);
 }
@@ -283,9 +288,10 @@ static bool may_write(struct kvt *k, const struct kvt_store *store)
 	       (queued == 0 || queued + store->cargo->item.bytes <= most);
 }
 
-/* Must the tier have the parent? The only tier below must: the parent leaves L1 some day, and no get
- * reaches a chunk behind a gap. Another tier may have the parent, and a parent that is being filled
- * follows its child. */
+/* Returns whether a chunk may go to the tier only if the tier has its parent. That holds for the
+ * only lower tier: the parent leaves L1 some day, and no get reaches a chunk behind a gap. With
+ * several tiers another one may have the parent. A parent that is still being filled will follow
+ * its child. */
 static bool needs_parent(struct kvt *k, const struct kvt_lower *b, const struct kvt_item *item)
 {
 	for (size_t i = 0; i < k->lower_count; i++)
@@ -314,15 +320,15 @@ static void begin_writing(struct kvt *k, struct kvt_store *store)
 		.wanted_ns = store->job.wanted_ns,
 		.chained = needs_parent(k, store->lower, item),
 	};
-	/* Another chunk may have taken the place and the length of the one that was put. */
+	/* Another chunk of the same length may have replaced the one that was put. */
 	if (store->lower->tier->piece_bytes == store->cargo->piece_bytes &&
 		kvt_checksum_equal(&store->cargo->whole, &store->job.request.checksum))
 		store->job.request.pieces = store->cargo->pieces;
 	kvt_lower_submit(store->lower, &store->job, write_done);
 }
 
-/* Does its parent, in the same line, go first: one that stands behind it, since a batch had the child first, or one
- * that is held up? */
+/* Returns whether the parent, in the same queue, must be written first: it stands behind its child,
+ * since a batch named the child first, or it is held up. */
 static bool is_early(struct kvt *k, struct kvt_store *store)
 {
 	const struct kvt_key *parent = store->cargo->item.parent;
@@ -340,8 +346,8 @@ static bool is_early(struct kvt *k, struct kvt_store *store)
 	return false;
 }
 
-/* Its turn has come, unless its parent is to go first or an erased chunk of its name is still on its
- * way out. */
+/* Begins a store whose turn has come, unless its parent goes first or an erased chunk of its name
+ * is still being erased. */
 static void advance(struct kvt *k, struct kvt_store *store)
 {
 	store->held = kvt_tomb_covers(store->lower, &store->keyed.key, true);
@@ -353,7 +359,7 @@ static void advance(struct kvt *k, struct kvt_store *store)
 	} else if (kvt_l1_hold_one(k->l1, &store->keyed.key, false, &store->entry) != KVT_OK) {
 		drop(k, store);
 	} else if (kvt_l1_bytes(k->l1, store->entry) != store->cargo->item.bytes) {
-		kvt_l1_release(k->l1, store->entry); /* another chunk took this name */
+		kvt_l1_release(k->l1, store->entry); /* another chunk has been put under this key */
 		drop(k, store);
 	} else {
 		begin_writing(k, store);

@@ -1,5 +1,6 @@
 /*
- * tombs.c - keys that no lookup may show. A lookup without the lock takes it only while there are any.
+ * tombs.c - the table of erased keys that no lookup may show (tombs.h). kvt_tomb_covers takes the
+ * core's lock only while the table has entries.
  */
 #include "core/tombs.h"
 

@@ -1,14 +1,16 @@
 /*
  * trace.c - rings of fixed records that any thread writes and any thread reads.
  *
- * There are two rings: slow, incomplete and failed events have one of their own, so that thousands of usual events a
- * second do not push them out. An event takes the next place of its ring, whose first word is twice the event's number,
- * or one less while the place is being written. A writer that finds its place being written, since the ring went round
- * meanwhile, drops its event. A reader copies a place between two reads of that word. All stores are releases and all
- * loads acquires (Boehm, "Can seqlocks get along with programming language memory models?", MSPC 2012, section 4).
+ * There are two rings: slow, incomplete and failed events have one of their own, so that thousands
+ * of usual events a second do not push them out. An event takes the next place of its ring, whose
+ * first word is twice the event's number, or one less while the place is being written. A writer
+ * that finds its place being written, since the ring went round meanwhile, drops its event. A
+ * reader copies a place between two reads of that word. All stores are releases and all loads
+ * acquires (Boehm, "Can seqlocks get along with programming language memory models?", MSPC 2012,
+ * section 4).
  *
- * An event costs two atomic operations and eight plain stores, 64 bytes, no system call, and no reading of the clock
- * beyond its caller's own.
+ * An event costs two atomic operations and eight plain stores, 64 bytes, no system call, and no
+ * reading of the clock beyond its caller's own.
  */
 #include "core/trace.h"
 
@@ -23,8 +25,9 @@
 #include "core/names.h"
 
 #define SLOW_NS    100000000
-#define KEPT_SHARE 4   /* events of the second ring: this part of the first one's */
-#define LINE_MOST  512 /* bytes of an event as JSON */
+/* the ring of slow and failed events has this part of the other ring's places */
+#define KEPT_SHARE 4
+#define LINE_MOST  512 /* longest event as JSON, in bytes */
 
 typedef _Atomic uint64_t word;
 
@@ -168,7 +171,7 @@ static const char *const whys[KVT_WHY_COUNT] = {"", "nowhere", "tier_away", "slo
 static const char *const tiers[KVT_TIER_COUNT] = {
 	[KVT_TIER_L1] = "memory", [KVT_TIER_NVME] = "nvme", [KVT_TIER_L2] = "l2"};
 
-/* Appends; `room` has enough for all that an event may have. */
+/* Appends to the line; `room` is enough for the longest event. */
 static void add(char *line, const char *format, ...) __attribute__((format(printf, 2, 3)));
 static void add(char *line, const char *format, ...)
 {
@@ -180,7 +183,7 @@ static void add(char *line, const char *format, ...)
 	va_end(args);
 }
 
-/* wall_ns: the wall clock's, when the monotonic one's is 0. */
+/* wall_ns: what the wall clock shows when the monotonic clock shows 0. */
 static void write_event(const struct kvt_trace_event *e, int64_t wall_ns, char line[LINE_MOST])
 {
 	bool asks = e->what == KVT_TRACE_GET || e->what == KVT_TRACE_LOOKUP;
@@ -220,7 +223,7 @@ static void write_event(const struct kvt_trace_event *e, int64_t wall_ns, char l
 
 /* --- reading ---------------------------------------------------------------------------------- */
 
-/* False: it is not there any more, or not yet. */
+/* Reads event n. False: it was overwritten, or is not written yet. */
 static bool read_event(const struct ring *ring, uint64_t n, struct kvt_trace_event *out)
 {
 	const word *at = &ring->words[n % ring->size * WORDS];
@@ -236,8 +239,8 @@ static bool read_event(const struct ring *ring, uint64_t n, struct kvt_trace_eve
 	return true;
 }
 
-/* Events of a ring from *since on, each with `end` behind it, as long as there is room; *since: what is
- * next. Returns their length. */
+/* Writes events of a ring from *since on, each followed by `end`, as long as there is room; sets
+ * *since to the next one. Returns the length. */
 static size_t write_ring(
 	struct kvt *k, const struct ring *ring, uint64_t *since, char end, char *out, size_t room)
 {

@@ -75,7 +75,8 @@ bool kvt_version_folder(
 	return n > 0 && (size_t)n < room;
 }
 
-/* Only the machine's own layer has folders that can be looked for without making them. */
+/* Returns whether the folder exists. Only the machine's own I/O layer can look for a folder without
+ * making it. */
 static bool is_there(struct kvt *k, const char *folder)
 {
 	struct stat info;

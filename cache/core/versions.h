@@ -6,9 +6,9 @@
 
 #include "core/core.h"
 
-/* Removes the store of another fingerprint, of this handle's rank, under the same path. *removed
- * (NULL is allowed) is 0: its chunks are not counted. KVT_MISS: no such store; KVT_ELOCKED: it has
- * an owner; KVT_EIO. */
+/* Removes the store of another fingerprint, of this handle's rank, under the same path. Sets
+ * *removed (NULL is allowed) to 0, since its chunks are not counted. KVT_MISS: no such store;
+ * KVT_ELOCKED: it has an owner; KVT_EIO. */
 enum kvt_status kvt_version_remove(
 	struct kvt *k, const struct kvt_fingerprint *fingerprint, size_t *removed) KVT_MUST_CHECK;
 

@@ -1,13 +1,14 @@
 /*
  * which.c - erases by any known property of a chunk: tenant, fingerprint, key, or several of them.
  *
- * The count covers the chunks that each tier knows when the erase begins. A chunk that is put meanwhile may be erased
- * and not counted. A key's hash contains its tenant, so that all tiers agree on a key's tenant: one tier that knows the
- * key decides for all. A key with a tenant that no tier knows, and about which a shared tier gives no answer, stays and
- * makes the erase fail: it may be there.
+ * The count covers the chunks that each tier knows when the erase begins. A chunk that is put
+ * meanwhile may be erased and not counted. A key's hash contains its tenant, so that all tiers
+ * agree on a key's tenant: one tier that knows the key decides for all. A key with a tenant that no
+ * tier knows, and about which a shared tier gives no answer, stays and makes the erase fail, since
+ * the tier may have it.
  *
- * With a key its ends are erased, too (kvt_key_ends): a second object with bytes of the same tokens, which a caller
- * that knows the chunk's key need not know.
+ * With a key its end chunks (kvt_key_ends) are erased, too: further objects with bytes of the same
+ * tokens, whose keys the caller need not know.
  */
 #include <stdlib.h>
 
@@ -17,7 +18,7 @@
 
 /* --- keys ------------------------------------------------------------------------------------- */
 
-/* May a shared tier have this key, which was not asked about it or did not answer? */
+/* Returns whether a shared tier may have this key, because it was not asked or did not answer. */
 static bool is_unsure(struct kvt *k, const struct kvt_key *key)
 {
 	for (size_t i = 0; i < k->lower_count; i++) {
@@ -27,7 +28,7 @@ static bool is_unsure(struct kvt *k, const struct kvt_key *key)
 	return false;
 }
 
-/* Lets shared tiers say whether they have a key. */
+/* Asks shared tiers whether they have the keys. */
 static void ask_shared(struct kvt *k, const struct kvt_which *w, int64_t deadline_ns)
 {
 	for (size_t i = 0; i < w->key_count; i++) {
@@ -42,7 +43,7 @@ static void ask_shared(struct kvt *k, const struct kvt_which *w, int64_t deadlin
 	}
 }
 
-/* What a tier knows of a key: L1 is tier 0, lower ones follow. */
+/* Reads what a tier knows of a key: tier 0 is L1, lower ones follow. */
 static bool known_by(
 	struct kvt *k, size_t tier, const struct kvt_key *key, struct kvt_tier_known *out)
 {
@@ -66,7 +67,8 @@ static uint32_t id_of(const struct kvt *k, size_t tier)
 	return tier == 0 ? KVT_TIER_L1 : k->lower[tier - 1].id;
 }
 
-/* Is it the tenant's, as far as any tier knows? *open: none does, and one has not said. */
+/* Returns whether the key is the tenant's, as far as any tier knows. Sets *open if no tier knows,
+ * and one has not answered. */
 static bool is_of_tenant(struct kvt *k, const struct kvt_key *key,
 	const struct kvt_tenant *tenant, bool *open)
 {
@@ -91,7 +93,7 @@ static void count_key(struct kvt *k, const struct kvt_key *key, struct kvt_erase
 	}
 }
 
-/* Twice as many keys: of each chunk, and of its ends. NULL: no memory. */
+/* Returns twice as many keys: of each chunk and of its end chunks. NULL: out of memory. */
 static struct kvt_key *with_ends(const struct kvt_key *keys, size_t n)
 {
 	struct kvt_key *both = calloc(n, 2 * sizeof(*both));
@@ -103,7 +105,7 @@ static struct kvt_key *with_ends(const struct kvt_key *keys, size_t n)
 	return both;
 }
 
-/* Erases the keys of *w as they stand. */
+/* Erases the keys of *w without changing their list. */
 static enum kvt_status erase_these(
 	struct kvt *k, const struct kvt_which *w, uint64_t timeout_ns, struct kvt_erased *sum)
 {

@@ -1,11 +1,12 @@
 /*
  * worth.c - decides between fetching and recomputing.
  *
- * A prefix of j chunks takes F(j) to fetch: for each tier that it touches the queued bytes there,
- * then its own bytes by the learned rate and a little per chunk; and saves R(j), its tokens by the
- * engine's learned rate. The engine has to compute all other chunks, so the best j has the largest
- * R(j) - F(j), which one pass finds. Chunks in L1 cost next to nothing, so that a slow chunk
- * between fast ones is fetched if the chunks after it pay for it.
+ * A prefix of j chunks takes F(j) to fetch: for each tier that has any of its chunks, the bytes
+ * queued there and the prefix's own bytes, divided by the tier's learned rate, and a little per
+ * chunk. It saves R(j): its tokens divided by the engine's learned rate. The engine has to compute
+ * all other chunks, so the best j has the largest R(j) - F(j), which one pass finds. Chunks in L1
+ * cost next to nothing, so that a slow chunk between fast ones is fetched if the chunks after it
+ * pay for it.
  *
  * Rates are learned: the engine reports prefills, and the sums of their tokens and times fade with
  * later ones, so that long prompts count for more than short ones and old speeds fade. Without a
@@ -16,11 +17,11 @@
 #include "core/barrier.h"
 #include "core/worth.h"
 
-#define HOLD_NS       200        /* of a chunk in L1 */
-#define OVERHEAD_NS   20000      /* of a chunk below, besides its bytes */
-#define FORGET_TOKENS 65536      /* what came so many tokens ago counts 1/e */
-#define PRIOR_TOKENS  4096       /* what the configured rate counts for */
-#define UNKNOWN_RATE  1000000000 /* bytes a second of a tier that moved nothing yet */
+#define HOLD_NS       200        /* time to hold a chunk in L1 */
+#define OVERHEAD_NS   20000      /* cost of each chunk in a lower tier, besides its bytes */
+#define FORGET_TOKENS 65536      /* a prefill this many tokens ago counts 1/e */
+#define PRIOR_TOKENS  4096       /* weight of the configured rate, as a number of tokens */
+#define UNKNOWN_RATE  1000000000 /* assumed bytes a second of a tier that has moved nothing yet */
 
 /* --- the engine ------------------------------------------------------------------------------- */
 
@@ -66,15 +67,15 @@ void kvt_report_prefill(struct kvt *k, uint64_t tokens, uint64_t ns)
 
 /* --- a chain ---------------------------------------------------------------------------------- */
 
-/* What is known after some chunks of a chain. */
+/* Sums over the first chunks of a chain. */
 struct sums {
 	size_t chunks;
 	double fetch_ns, compute_ns;
-	double best; /* largest saving so far, of the first `worth` chunks */
+	double best; /* largest saving so far, that of the first `worth` chunks */
 	size_t worth;
 	double worth_fetch_ns, worth_compute_ns;
 	uint32_t touched; /* tiers below, as a mask */
-	bool regardless;  /* of cost */
+	bool regardless;  /* fetch even if computing is faster */
 };
 
 static void settle(struct sums *s)

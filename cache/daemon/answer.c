@@ -1,5 +1,5 @@
 /*
- * answer.c - bodies of answers.
+ * answer.c - writes the bodies of answers.
  */
 #include <stdarg.h>
 #include <string.h>

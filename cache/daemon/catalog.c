@@ -1,8 +1,10 @@
 /*
- * catalog.c - names of objects in memory: a sorted list of buckets, and in each a skip list of keys.
+ * catalog.c - names of objects in memory: a sorted list of buckets, and in each bucket a skip list
+ * of keys.
  *
- * Skip lists, because names come and go in any order while a reader takes a page from the middle, and because the lock
- * must be held for one page only. A node costs 40 bytes and its key; a change some twenty comparisons.
+ * Skip lists, because names come and go in any order while a reader takes a page from the middle,
+ * and because the lock must be held for one page only. A node costs 40 bytes and its key; a change
+ * costs about twenty comparisons.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -34,9 +36,10 @@ static size_t node_bytes(size_t key_len, unsigned levels)
 	       key_len + 1;
 }
 
-/* --- buckets; with the lock ------------------------------------------------------------------- */
+/* --- buckets; the lock is held
+ * ----------------------------------------------------------------- */
 
-/* Where a bucket of this name is or would be. */
+/* Returns the index at which a bucket of this name is, or would be inserted. */
 static size_t bucket_place(struct kvt_catalog *c, struct kvw_slice name, bool *found)
 {
 	size_t low = 0, high = c->bucket_count;
@@ -108,9 +111,10 @@ static void bucket_remove(struct kvt_catalog *c, struct kvt_catalog_bucket *buck
 	free(bucket);
 }
 
-/* --- keys of a bucket; with the lock ---------------------------------------------------------- */
+/* --- keys of a bucket; the lock is held
+ * -------------------------------------------------------- */
 
-/* The links that lead past `key`, level by level: to the first key that is not smaller. */
+/* Finds, for each level, the link that leads to the first key that is not smaller than `key`. */
 static struct kvt_catalog_node *seek(struct kvt_catalog_bucket *bucket, struct kvw_slice key,
 	struct kvt_catalog_node **links[KVT_CATALOG_LEVELS])
 {
@@ -129,7 +133,7 @@ static bool is_named(struct kvt_catalog_node *node, struct kvw_slice key)
 	return node != NULL && compare(key_of(node), node->key_len, key) == 0;
 }
 
-/* Every other node has one level, every fourth two, and so on. */
+/* Every other node has at least two levels, every fourth at least three, and so on. */
 static unsigned draw_levels(struct kvt_catalog *c)
 {
 	unsigned levels = 1;
@@ -181,7 +185,7 @@ static void remove_node(struct kvt_catalog *c, struct kvt_catalog_bucket *bucket
 	free(node);
 }
 
-/* stamp 0: whatever it is. */
+/* stamp 0: forgets the name whatever its stamp is. */
 static void forget(
 	struct kvt_catalog *c, struct kvw_slice name, struct kvw_slice key, uint64_t stamp)
 {
@@ -273,7 +277,7 @@ void kvt_catalog_forget_bucket(struct kvt_catalog *c, struct kvw_slice name)
 
 /* --- reading ---------------------------------------------------------------------------------- */
 
-/* Up to n items of a bucket after a key; with the lock. */
+/* Copies up to n items of a bucket after a key; the lock is held. */
 static size_t copy_after(struct kvt_catalog_bucket *bucket, struct kvw_slice after,
 	struct kvt_catalog_item *items, size_t n)
 {

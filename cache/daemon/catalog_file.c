@@ -1,14 +1,16 @@
 /*
- * catalog_file.c - the catalog's file: a list of changes, rewritten at twice its needed size.
+ * catalog_file.c - the catalog's file: a list of changes, rewritten when it has twice the length
+ * that it needs.
  *
- * A record: checksum (4 bytes of XXH3 over the rest), kind (1), length of the bucket (1), of the key (2), bytes of the
- * object (8), bucket, key; in this machine's byte order. Reading ends at the first incomplete record: a killed process
- * leaves at most a torn end.
+ * A record: checksum (4 bytes of XXH3 over the rest), kind (1), length of the bucket (1), of the
+ * key (2), size of the object (8), bucket, key; in this machine's byte order. Reading ends at the
+ * first incomplete record: a killed process leaves at most one at the end.
  *
- * A rewrite goes in steps, so that the stepping thread is never busy for long: each step writes some names, in order,
- * into a new file, and meanwhile changes go into both files. A change may precede its name in the new file, or occur
- * twice: the last record of a name is right in either file, because the rewrite copies a name in its present state, and
- * a later change is recorded later. Then the new file takes the old one's name.
+ * A rewrite goes in steps, so that the writing thread is never busy for long: each step writes some
+ * names, in order, into a new file, and meanwhile changes go into both files. A change may precede
+ * its name in the new file, or occur twice. The last record of a name is right in either file,
+ * because the rewrite copies the present state of a name, and a later change is recorded later. At
+ * the end the new file is renamed over the old one.
  *
  * A rewrite that fails leaves the old file unchanged and begins again after a second.
  *
@@ -33,7 +35,7 @@
 #define SLACK_BYTES ((uint64_t)64 << 10)
 #define STEP_NAMES  64
 #define READ_BYTES  ((size_t)1 << 16)
-#define RETRY_NS    1000000000 /* until a rewrite that failed is tried again */
+#define RETRY_NS    1000000000 /* pause before a failed rewrite is tried again */
 
 /* --- records ---------------------------------------------------------------------------------- */
 
@@ -111,7 +113,7 @@ void kvt_catalog_tell(struct kvt_catalog *c, enum kvt_catalog_kind kind, struct 
 
 /* --- reading ---------------------------------------------------------------------------------- */
 
-/* Whether a whole record begins here; *len: its length. */
+/* Returns whether a complete record begins here; sets *len to its length. */
 static bool record_at(uint8_t *at, size_t left, struct head *head, size_t *len)
 {
 	if (left < HEAD_BYTES)
@@ -136,7 +138,7 @@ static void replay(struct kvt_catalog *c, const struct head *head, const char *t
 		kvt_catalog_note(c, &name, head->bytes);
 }
 
-/* Replays records until the end or the first that is not whole; *end: how far that was. */
+/* Replays records up to the end or the first incomplete one; *end: the offset reached. */
 static enum kvt_status replay_all(struct kvt_catalog *c, uint64_t *end)
 {
 	size_t have = 0, at = 0, len;
@@ -152,7 +154,7 @@ static enum kvt_status replay_all(struct kvt_catalog *c, uint64_t *end)
 		for (at = 0; record_at(buffer + at, have - at, &head, &len); at += len)
 			replay(c, &head, (const char *)buffer + at + HEAD_BYTES);
 		if (at == 0 && have == READ_BYTES)
-			break; /* longer than any record: not whole */
+			break; /* longer than any record: incomplete */
 		memmove(buffer, buffer + at, have - at);
 		have -= at;
 		*end += at;
@@ -168,7 +170,7 @@ static enum kvt_status read_file(struct kvt_catalog *c, uint64_t size, char *why
 	uint64_t end;
 
 	if (size < MAGIC_BYTES) {
-		c->incomplete = true; /* new, or killed at once */
+		c->incomplete = true; /* the file is new, or its writer was killed at once */
 		return KVT_OK;
 	}
 	if (pread(c->fd, magic, sizeof(magic), 0) != (ssize_t)sizeof(magic) ||
@@ -181,7 +183,7 @@ static enum kvt_status read_file(struct kvt_catalog *c, uint64_t size, char *why
 		snprintf(why, KVT_REASON_BYTES, "%.100s: %s", c->path, strerror(errno));
 		return status;
 	}
-	c->tail.len = 0; /* changes recorded while reading are there already */
+	c->tail.len = 0; /* replaying has recorded changes that the file already has */
 	c->file_bytes = end;
 	c->incomplete = end != size;
 	if (c->incomplete)
@@ -252,7 +254,7 @@ static void drop_new(struct kvt_catalog *c)
 	unlink(c->new_path);
 }
 
-/* The rewrite failed: what the file lacks it still lacks, and another one is tried later. */
+/* The rewrite failed: the file still lacks what it lacked, and the rewrite is tried again later. */
 static void fail_new(struct kvt_catalog *c)
 {
 	drop_new(c);
@@ -262,7 +264,7 @@ static void fail_new(struct kvt_catalog *c)
 	pthread_mutex_unlock(&c->lock);
 }
 
-/* A lock on the new file before it has the name: another process that opens it finds it locked. */
+/* Locks the new file before it is renamed: another process that opens it finds it locked. */
 static void begin_new(struct kvt_catalog *c)
 {
 	c->new_fd = open(c->new_path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
@@ -291,7 +293,7 @@ static void end_new(struct kvt_catalog *c)
 	pthread_mutex_unlock(&c->lock);
 }
 
-/* Some more names. False: that was the last of them, or it failed. */
+/* Copies some more names. False: these were the last, or writing failed. */
 static bool copy_some(struct kvt_catalog *c)
 {
 	struct kvt_catalog_item *items = calloc(STEP_NAMES, sizeof(*items));
@@ -320,7 +322,7 @@ static bool copy_some(struct kvt_catalog *c)
 	return good && n != 0;
 }
 
-/* Writes the recorded changes into the file, and into the new one. */
+/* Writes the recorded changes into the file, and into the new file if there is one. */
 static void write_tail(struct kvt_catalog *c, bool *again)
 {
 	struct kvt_catalog_tail tail;
@@ -332,7 +334,7 @@ static void write_tail(struct kvt_catalog *c, bool *again)
 	c->tail = (struct kvt_catalog_tail){0};
 	at = c->file_bytes;
 	if (c->incomplete && c->new_fd >= 0)
-		drop_new(c); /* it lacks the changes that could not be recorded */
+		drop_new(c); /* the new file lacks the changes that could not be recorded */
 	pthread_mutex_unlock(&c->lock);
 	good = at == 0 || write_all(c, c->fd, tail.at, tail.len, at);
 	if (c->new_fd >= 0) {
@@ -368,7 +370,7 @@ bool kvt_catalog_step(struct kvt_catalog *c)
 
 void kvt_catalog_file_close(struct kvt_catalog *c)
 {
-	c->again_ns = INT64_MIN; /* once more, if the last rewrite failed */
+	c->again_ns = INT64_MIN; /* one more try, if the last rewrite failed */
 	while (c->fd >= 0 && kvt_catalog_step(c))
 		;
 	drop_new(c);
@@ -377,5 +379,5 @@ void kvt_catalog_file_close(struct kvt_catalog *c)
 	free(c->path);
 	free(c->new_path);
 	free(c->cursor);
-	c->path = NULL; /* no change is recorded any more */
+	c->path = NULL; /* the file is given up, and changes are no longer recorded */
 }

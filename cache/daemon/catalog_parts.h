@@ -1,7 +1,6 @@
 /*
- * catalog_parts.h - the shared parts of the catalog's files.
- *
- * catalog.c: names in memory. catalog_file.c: the file.
+ * catalog_parts.h - what the catalog's two files share: catalog.c has the names in memory,
+ * catalog_file.c the file.
  */
 #ifndef KVT_CATALOG_PARTS_H
 #define KVT_CATALOG_PARTS_H
@@ -12,7 +11,7 @@
 
 #define KVT_CATALOG_LEVELS 16
 
-/* One object's name in its bucket's skip list. The key's bytes, with a NUL, follow the links. */
+/* One object's name in its bucket's skip list. After the links follow the key's bytes and a NUL. */
 struct kvt_catalog_node {
 	uint64_t bytes, stamp;
 	uint16_t key_len;
@@ -27,7 +26,7 @@ struct kvt_catalog_bucket {
 	char name[KVT_BUCKET_MOST + 1];
 };
 
-/* Records to be written. */
+/* Records that are not written yet. */
 struct kvt_catalog_tail {
 	uint8_t *at;
 	size_t len, room;
@@ -42,17 +41,19 @@ struct kvt_catalog {
 	struct kvt_catalog_bucket **buckets; /* ordered by name */
 	size_t bucket_count, bucket_room;
 	uint64_t names, memory, unlisted, stamps, random;
-	uint64_t live_bytes; /* length of a file with exactly these names */
+	uint64_t live_bytes; /* length of a file with exactly the present names */
 	struct kvt_catalog_tail tail;
-	bool incomplete; /* the file lacks changes: it must be rewritten */
+	bool incomplete; /* the file lacks changes, so that it must be rewritten */
 
-	/* The stepping thread's; other threads read file_bytes, too, under lock. */
+	/* The members from here on belong to the writing thread; other threads only read
+	 * file_bytes, with the lock held. */
 	char *path, *new_path; /* NULL: no file */
 	int fd, new_fd;        /* -1: none */
 	uint64_t file_bytes, new_bytes;
-	struct kvt_catalog_item *cursor; /* last name in the new file; empty key: none yet */
+	/* last name written to the new file; empty key: none yet */
+	struct kvt_catalog_item *cursor;
 	bool failed;                     /* logged once */
-	int64_t again_ns;                /* after a failed rewrite none begins before this time */
+	int64_t again_ns; /* after a failed rewrite no other begins before this time */
 };
 
 enum kvt_catalog_kind { KVT_NAME_THERE = 1, KVT_NAME_GONE = 2, KVT_NAME_BUCKET_GONE = 3 };
@@ -61,7 +62,7 @@ enum kvt_catalog_kind { KVT_NAME_THERE = 1, KVT_NAME_GONE = 2, KVT_NAME_BUCKET_G
 
 /* Length of a record. */
 uint64_t kvt_catalog_record_bytes(size_t bucket_len, size_t key_len);
-/* Records a change for the file, if there is one. Needs the lock. */
+/* Records a change for the file, if there is one. The lock is held. */
 void kvt_catalog_tell(struct kvt_catalog *c, enum kvt_catalog_kind kind, struct kvw_slice bucket,
 	struct kvw_slice key, uint64_t bytes);
 enum kvt_status kvt_catalog_file_open(

@@ -1,5 +1,6 @@
 /*
- * connection.c - a client of kvtierd, on the connection of src/common/server: its requests, time limits and end.
+ * connection.c - a client's connection to kvtierd, built on src/common/server: its requests, time
+ * limits and end.
  */
 #include <string.h>
 
@@ -91,7 +92,7 @@ static void timed_out(struct kvw_conn *base, enum kvw_conn_time which)
 	kvt_meter_add(meters_of(base), counts[which], 1);
 }
 
-/* Gives back the room of a PUT that was cut, and the lease of an answer that no client got. */
+/* Gives back the room of an incomplete PUT, and the lease of an answer that no client received. */
 static void closed(struct kvw_conn *base)
 {
 	struct kvt_conn *conn = conn_of(base);
@@ -130,7 +131,8 @@ struct kvw_clients_options kvt_conn_options(const struct kvt_daemon_config *conf
 			.body_ns = config->body_ns,
 			.body_rate = config->body_rate},
 		.conn_bytes = sizeof(struct kvt_conn),
-		/* From it libkvtier's own client knows that a 404 to its DELETE means what it says. */
+		/* By this field libkvtier's own client knows that a 404 to its DELETE means that
+		 * the object is gone. */
 		.fields = "Server: kvtierd\r\n",
 	};
 }

@@ -1,9 +1,10 @@
 /*
- * crowd.c - clients beyond limits.connections.
+ * crowd.c - serves clients beyond limits.connections.
  *
- * The daemon serves a few of them: it answers /health, /ready and /metrics, and refuses all other requests. A full
- * daemon works; a refused probe would take it for dead, and get it killed with all chunks in memory. Each such client
- * has a second for its request, and its connection ends with the answer.
+ * The daemon accepts a few of them: it answers /health, /ready and /metrics, and refuses all other
+ * requests. A full daemon works; if a probe was refused, its supervisor would take it for dead and
+ * kill it with all chunks in memory. Each such client has a second for its request, and its
+ * connection ends with the answer.
  */
 #include "base/log.h"
 #include "daemon/server_parts.h"
@@ -21,7 +22,7 @@ void kvt_loop_accepted(struct kvw_clients *clients, bool served)
 		kvt_meter_add(meters, KVT_COUNT_REFUSED_DESCRIPTORS, 1);
 }
 
-/* Once in a while: a crowd of clients is not to fill the log. */
+/* Logs refused clients once in a while only, so that many of them do not fill the log. */
 static void log_refused(struct kvt_loop *loop, enum kvw_refusal why)
 {
 	if (loop->told_ns != 0 && loop->base.loop.now_ns - loop->told_ns < LOG_NS)
@@ -33,7 +34,7 @@ static void log_refused(struct kvt_loop *loop, enum kvw_refusal why)
 		atomic_load(&loop->server->base.connections));
 }
 
-/* False: there are too many of these, too. Else it takes fd. */
+/* Accepts an extra client, and takes fd. False: there are too many extra clients, too. */
 static bool take_extra(struct kvt_loop *loop, int fd)
 {
 	struct kvt_server *server = loop->server;
@@ -45,7 +46,8 @@ static bool take_extra(struct kvt_loop *loop, int fd)
 	loop->takes_extra = true;
 	kvw_server_loop_gained(&loop->base.loop);
 	kvw_clients_take(&loop->base, fd);
-	if (loop->takes_extra) /* no memory: there is no connection that would give it back */
+	/* out of memory: no connection exists that would later give its place back */
+	if (loop->takes_extra)
 		atomic_fetch_sub(&server->extra, 1);
 	loop->takes_extra = false;
 	return true;
@@ -58,10 +60,11 @@ void kvt_conn_turn_away(struct kvt_conn *conn)
 	kvt_meter_add(&loop->meters, KVT_COUNT_REFUSED_CONNECTIONS, 1);
 	log_refused(loop, KVW_REFUSED_LIMIT);
 	kvt_conn_refuse(conn, 503, KVT_SOON, TOO_MANY);
-	kvw_conn_close(&conn->base, false); /* no waiting for what it still sends: the next may be a probe */
+	/* without waiting for what the client still sends, since the next client may be a probe */
+	kvw_conn_close(&conn->base, false);
 }
 
-/* One try to answer: no thread waits for a client that is refused. */
+/* Tries once to send the answer: no thread waits for a client that is refused. */
 void kvt_loop_turn_away_take(struct kvw_clients *clients, int fd, enum kvw_refusal why)
 {
 	static const char answer[] =

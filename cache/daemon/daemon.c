@@ -1,10 +1,10 @@
 /*
- * daemon.c - see daemon.h.
+ * daemon.c - runs kvtierd: makes its parts, waits for signals, takes the parts down.
  *
- * The main thread waits for signals and gives the segment its name back when a client's runtime has
- * removed it; loops serve, the objects' thread and the library's do the rest. What is held by leases
- * stays in the segment after the end: until when is in the side file, in the user's own folder of
- * /dev/shm, because that lasts exactly as long as the segment does.
+ * The main thread waits for signals, and gives the segment its name back when a client's runtime
+ * has removed it; loops, the objects' threads and libkvtier's threads do the rest. Leased bytes
+ * stay in the segment after the daemon's end; a side file says until when. It lies in the user's
+ * own folder in /dev/shm, because that lasts exactly as long as the segment does.
  */
 #include "daemon/daemon.h"
 
@@ -28,12 +28,14 @@
 
 #define TEND_NS     (50 * KVW_NS_PER_MS)
 #define PATH_BYTES  4096
-#define OTHER_FILES 256 /* of the process besides its connections */
+#define OTHER_FILES 256 /* open files of the process besides its connections */
 
-/* All that runs, in the order in which it is made. */
+/* All parts of the daemon, in the order in which they are made. */
 struct daemon {
 	struct kvt_daemon_config
-		config; /* as used: automatic values decided. Texts are borrowed. */
+		/* the configuration with automatic values replaced by numbers. Texts are
+		 * borrowed. */
+		config;
 	struct kvt_surroundings surroundings;
 	struct kvt_segment_file *segment;
 	struct kvt_objects *objects;
@@ -133,7 +135,7 @@ static bool open_segment(struct daemon *d)
 	return false;
 }
 
-/* The folder of the NVMe tier, which holds the catalog, too. False: it cannot be made. */
+/* Makes the folder of the NVMe tier, which holds the catalog, too. False: it cannot be made. */
 static bool make_folder(const char *path)
 {
 	char part[PATH_BYTES];
@@ -183,7 +185,7 @@ static bool create_objects(struct daemon *d)
 	return false;
 }
 
-/* Where the soft limit of open files is in the way, it is raised as far as is allowed. */
+/* Raises the soft limit of open files if the connections need more, as far as is allowed. */
 static void raise_file_limit(uint32_t connections)
 {
 	rlim_t wanted = (rlim_t)connections + OTHER_FILES;
@@ -219,7 +221,9 @@ static void block_signals(sigset_t *set)
 	sigemptyset(set);
 	sigaddset(set, SIGTERM);
 	sigaddset(set, SIGINT);
-	sigaddset(set, SIGHUP); /* of a terminal that closes: nothing is read again */
+	/* sent when a terminal closes; the daemon ends, since it has no configuration to read
+	 * again */
+	sigaddset(set, SIGHUP);
 	(void)pthread_sigmask(SIG_BLOCK, set, NULL);
 	(void)signal(SIGPIPE, SIG_IGN);
 }

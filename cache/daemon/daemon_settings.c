@@ -1,5 +1,5 @@
 /*
- * daemon_settings.c - see daemon_settings.h.
+ * daemon_settings.c - reads and prints kvtierd's configuration; see daemon_settings.h.
  */
 #include "daemon/daemon_settings.h"
 
@@ -33,7 +33,7 @@ static const struct kvw_key settings[] = {
 };
 #define SETTINGS (sizeof(settings) / sizeof(settings[0]))
 
-/* The cache's top level is the section `cache`. */
+/* Keys of the cache stand below the section `cache`. */
 #define BELOW_CACHE(path) (sizeof(path) == 1 ? "cache" : "cache." path)
 
 static const struct kvw_section sections[] = {
@@ -44,7 +44,7 @@ static const struct kvw_section sections[] = {
 };
 #define SECTIONS (sizeof(sections) / sizeof(sections[0]))
 
-/* A key's type is its member's C type. */
+/* The C type of a key's member decides how its value is read. */
 #define KVT_C_TYPE(name, c_type) typedef c_type kvt_c_type_##name;
 KVT_SETTING_TYPES(KVT_C_TYPE)
 #undef KVT_C_TYPE
@@ -75,7 +75,7 @@ static const struct kvw_schema table = {
 #define SHARED_ALREADY "no such key: this is the store that engines share"
 #define BY_ENGINES     "no such key: engines cut and blend fragments themselves"
 
-/* Keys of the cache that the daemon sets itself: what to write instead. */
+/* Keys of the cache that the daemon sets itself, and the key to use instead. */
 static const struct taken {
 	size_t key;
 	const char *expected;
@@ -211,7 +211,8 @@ static enum kvw_err read_buckets(struct kvw_walk *w, const struct kvw_node *list
 	return err;
 }
 
-/* --- what must hold between keys -------------------------------------------------------------- */
+/* --- rules between keys
+ * ------------------------------------------------------------------------ */
 
 static void mistake(struct kvt_reader *r, size_t key, const char *text)
 {
@@ -247,7 +248,7 @@ static void check_addresses(struct kvt_reader *r, struct kvt_daemon_config *now)
 	}
 }
 
-/* The value of one key is at most that of another. */
+/* Notes a mistake if the value of key `less` is greater than that of key `more`. */
 static void check_order(struct kvt_reader *r, size_t less, size_t more, uint64_t a, uint64_t b)
 {
 	size_t at = r->walk.met[less].given ? less : more;
@@ -262,7 +263,7 @@ static void check_order(struct kvt_reader *r, size_t less, size_t more, uint64_t
 	kvt_setting_set_default(&settings[more], r->walk.values);
 }
 
-/* Not rounded: the size has to be that of a segment that is there. */
+/* The segment's size is not rounded, since it has to equal that of an existing segment. */
 static void check_segment(struct kvt_reader *r, struct kvt_daemon_config *now)
 {
 	uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE), rest = now->segment_bytes % page;
@@ -325,7 +326,7 @@ void kvt_daemon_config_finish(struct kvt_daemon_config *config)
 	kvt_daemon_config_init(config);
 }
 
-/* Texts of an earlier read stay: values that were not given again point at them. */
+/* Keeps the texts of an earlier read, since values that were not given again point at them. */
 enum kvt_status kvt_daemon_config_read(struct kvt_daemon_config *config, const char *name,
 	const char *yaml, size_t len, char **report)
 {
@@ -368,7 +369,7 @@ static bool has_keys(const struct kvw_schema *t, const char *section)
 	return found;
 }
 
-/* The table without what the daemon sets itself. */
+/* Copies the table of keys without those that the daemon sets itself. */
 static struct kvw_schema visible(struct kvw_key rows[SETTINGS])
 {
 	struct kvw_schema shown = table;
@@ -380,7 +381,7 @@ static struct kvw_schema visible(struct kvw_key rows[SETTINGS])
 	shown.keys = rows;
 	shown.key_count = count;
 	while (!has_keys(&shown, sections[shown.section_count - 1].path))
-		shown.section_count--; /* nothing of it is left */
+		shown.section_count--; /* no key of the section is left */
 	return shown;
 }
 

@@ -1,8 +1,10 @@
 /*
- * daemon_settings.h - the configuration of kvtierd: its own keys, limits of buckets, and its cache's.
+ * daemon_settings.h - the configuration of kvtierd: its own keys, limits of buckets, and the keys
+ * of its cache.
  *
- * Keys stand in daemon_settings.def; the cache's follow as `cache.*`. Some of these the daemon sets
- * itself (the segment is the cache's memory); they are refused with the key to use instead.
+ * Keys stand in daemon_settings.def; the cache's keys follow as `cache.*`. The daemon sets some of
+ * those itself, since the segment is the cache's memory; they are refused with a text that names
+ * the key to use instead.
  */
 #ifndef KVT_DAEMON_SETTINGS_H
 #define KVT_DAEMON_SETTINGS_H
@@ -31,18 +33,18 @@ struct kvt_daemon_config {
 	struct kvt_bucket_limit *buckets; /* [bucket_count], owned */
 	size_t bucket_count;
 	struct kvt_config cache;
-	struct kvt_config_texts *texts; /* owned: what texts above and in `cache` point at */
+	struct kvt_config_texts *texts; /* owned memory of the texts above and in `cache` */
 };
 
 void kvt_daemon_config_init(struct kvt_daemon_config *config);
 
-/* As kvt_config_read. KVT_EINVAL: there were mistakes, in *report (kvt_text_free); what is right
- * applies. KVT_ENOMEM: *config is as it was. */
+/* Reads YAML like kvt_config_read. KVT_EINVAL: there were mistakes, listed in *report
+ * (kvt_text_free); valid values apply. KVT_ENOMEM: *config is unchanged. */
 enum kvt_status kvt_daemon_config_read(struct kvt_daemon_config *config, const char *name,
 	const char *yaml, size_t len, char **report) KVT_MUST_CHECK;
 void kvt_daemon_config_finish(struct kvt_daemon_config *config);
 
-/* REFERENCE.md; a YAML file with every key and its default; "KEY: VALUE" for every key. */
+/* Print REFERENCE.md; a YAML file with every key and its default; "KEY: VALUE" for every key. */
 void kvt_daemon_reference(FILE *out);
 void kvt_daemon_example(FILE *out);
 void kvt_daemon_config_print(const struct kvt_daemon_config *config, FILE *out);

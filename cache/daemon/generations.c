@@ -1,6 +1,8 @@
 /*
- * generations.c - the file: places of 16 bytes, the first one the table's id, then one for each slot with its number and a
- * check of that under the id. A place is written as a whole, within a disk's sector; zeros are a slot that never changed.
+ * generations.c - the file of the table of generations: records of 16 bytes. The first has the
+ * table's id; then follows one for each slot, with its number and a check of the number under the
+ * id. A record lies within one disk sector and is written as a whole; zeros are a slot that never
+ * changed.
  */
 #include "daemon/generations.h"
 
@@ -21,11 +23,13 @@ struct place {
 struct kvt_generation_table {
 	const struct kvt_surroundings *surroundings; /* borrowed */
 	int fd;                                      /* -1: no file */
-	pthread_mutex_t writing; /* one change at a time; taken before lock */
+	/* lets one thread change the table at a time; taken before `lock` */
+	pthread_mutex_t writing;
 	pthread_mutex_t lock;    /* guards what follows */
 	uint8_t id[KVT_TABLE_ID_BYTES];
 	uint64_t last;
-	/* Slots whose places in the file are not to be believed: they are being written, or that failed. */
+	/* Slots whose records in the file cannot be trusted: they are being written, or writing
+	 * them failed. */
 	uint32_t own_first, own_count;
 	uint64_t numbers[KVT_SLOTS];
 };
@@ -61,7 +65,8 @@ static enum kvt_status renew(struct kvt_generation_table *g)
 	uint8_t *bytes = calloc(1, len);
 	bool good = bytes != NULL && getrandom(bytes, KVT_TABLE_ID_BYTES, 0) == KVT_TABLE_ID_BYTES;
 
-	/* The id is gone while the places are zeroed, so that a power loss leaves no table of both. */
+	/* The id is zeroed while the records are, so that a power loss cannot leave a table with
+	 * parts of both. */
 	if (!good || !write_at(g, 0, none, sizeof(none)) ||
 		!write_at(g, 1, bytes + sizeof(struct place), len - sizeof(struct place)) ||
 		!write_at(g, 0, bytes, sizeof(g->id))) {
@@ -78,7 +83,7 @@ static enum kvt_status renew(struct kvt_generation_table *g)
 	return KVT_OK;
 }
 
-/* False: there is no whole table in the file. */
+/* Reads the table from the file. False: the file has no complete table. */
 static bool take_file(struct kvt_generation_table *g)
 {
 	static const uint8_t none[KVT_TABLE_ID_BYTES];
@@ -141,10 +146,11 @@ void kvt_generation_table_read(struct kvt_generation_table *g, struct kvt_table_
 	known = memcmp(g->id, ask->id, sizeof(g->id)) == 0;
 	behind = known && g->last < ask->after;
 	pthread_mutex_unlock(&g->lock);
-	if (behind) { /* an older copy of the file came back */
+	if (behind) { /* an older copy of the file was put back */
 		pthread_mutex_lock(&g->writing);
 		pthread_mutex_lock(&g->lock);
-		behind = !take_file(g) || g->last < ask->after; /* the store's former owner may have written it */
+		/* the store's former owner may have written the file meanwhile */
+		behind = !take_file(g) || g->last < ask->after;
 		pthread_mutex_unlock(&g->lock);
 		if (behind)
 			(void)renew(g);
@@ -157,7 +163,8 @@ void kvt_generation_table_read(struct kvt_generation_table *g, struct kvt_table_
 	pthread_mutex_unlock(&g->lock);
 }
 
-/* Believes the file of these slots no more until a write of them has succeeded; count 0: of none. Returns the last number. */
+/* Stops trusting these slots' records until they have been written successfully; count 0: trusts
+ * all. Returns the last number. */
 static uint64_t distrust(struct kvt_generation_table *g, uint32_t first, uint32_t count)
 {
 	uint64_t last;
@@ -170,7 +177,8 @@ static uint64_t distrust(struct kvt_generation_table *g, uint32_t first, uint32_
 	return last;
 }
 
-/* The former numbers, after a write that failed: some of it may be in the file. */
+/* Writes the former numbers again after a write that failed, since a part of it may be in the
+ * file. */
 static void write_back(struct kvt_generation_table *g, uint32_t first, uint32_t count, struct place *places)
 {
 	for (uint32_t i = 0; i < count; i++) {
@@ -182,7 +190,7 @@ static void write_back(struct kvt_generation_table *g, uint32_t first, uint32_t 
 		(void)distrust(g, 0, 0);
 }
 
-/* New places for slots from `first` on, in `places`. With `writing`. */
+/* Fills `places` with new records for slots from `first` on, and writes them. `writing` is held. */
 static enum kvt_status write_places(
 	struct kvt_generation_table *g, uint32_t first, uint32_t count, struct place *places)
 {

@@ -1,9 +1,10 @@
 /*
- * generations.h - the table of generations that kvtierd keeps for engines of libkvtier (chunk/slots.h), and for its
- * own objects.
+ * generations.h - the table of generations that kvtierd keeps for engines that use libkvtier
+ * (chunk/slots.h), and for its own objects.
  *
- * A file with a place for each slot: a change is one write and one sync. A file that is damaged, or not there, is a new
- * table: all that was stored is cold. Threads: any; a change waits for the disk.
+ * The file has a record for each slot: a change is one write and one sync. If the file is damaged
+ * or missing, a new table is made, and everything that was stored counts as a miss. Threads: any; a
+ * change waits for the disk.
  */
 #ifndef KVT_DAEMON_GENERATIONS_H
 #define KVT_DAEMON_GENERATIONS_H
@@ -13,18 +14,20 @@
 
 struct kvt_generation_table;
 
-/* path NULL: in memory alone, new with each start. KVT_EIO, KVT_ENOMEM; why: KVT_REASON_BYTES. */
+/* path NULL: the table is only in memory, and new at each start. KVT_EIO, KVT_ENOMEM; why: room for
+ * KVT_REASON_BYTES. */
 enum kvt_status kvt_generation_table_create(const char *path, const struct kvt_surroundings *surroundings,
 	char *why, struct kvt_generation_table **out) KVT_MUST_CHECK;
 void kvt_generation_table_destroy(struct kvt_generation_table *g); /* NULL is allowed */
 
-/* Answers a question; what it is to change does not count. */
+/* Answers a question about the table; ignores the change that `ask` may ask for. */
 void kvt_generation_table_read(struct kvt_generation_table *g, struct kvt_table_ask *ask);
-/* Larger numbers than all for `count` slots from `first` on; durable when it returns KVT_OK. */
+/* Gives `count` slots from `first` on numbers greater than all others; durable when it returns
+ * KVT_OK. */
 enum kvt_status kvt_generation_table_raise(
 	struct kvt_generation_table *g, uint32_t first, uint32_t count) KVT_MUST_CHECK;
-/* The numbers of n slots, and the table's id: what another process with the same file has changed, too, which owned the
- * store before. */
+/* Reads the numbers of n slots and the table's id, including changes by another process that owned
+ * the store, and so the file, before. */
 void kvt_generation_table_numbers(struct kvt_generation_table *g, const uint32_t *slots, size_t n,
 	uint64_t *numbers, uint8_t id[KVT_TABLE_ID_BYTES]);
 

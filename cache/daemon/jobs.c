@@ -17,7 +17,7 @@ struct kvt_jobs {
 	bool stop;
 };
 
-/* The next one; NULL: the end. */
+/* Returns the next job; NULL: the thread is to end. */
 static struct kvt_job *next_job(struct kvt_jobs *jobs)
 {
 	struct kvt_job *job;

@@ -1,11 +1,12 @@
 /*
- * lease_table.c - leases by id, by key, by time and by age.
+ * lease_table.c - finds leases by id, by key, by end time and by age.
  *
- * A lease is a record in one array; numbers of records link it into a chain of the table of ids and one of the table of
- * keys, into a slot of a timer wheel and into the list by age. The wheel's slots are a thousandth of the longest lease
- * wide, so that one turn covers all possible ends, and every lease ends between its time and one slot later: later is
- * safe, earlier would not be. A record keeps the absolute number of its slot, so that a late turn (the clock leapt, or
- * no thread turned the wheel for a while) still ends only leases whose time is over.
+ * A lease is a record in one array; record numbers link it into a chain of the table of ids and one
+ * of the table of keys, into a slot of a timer wheel and into the list by age. A slot of the wheel
+ * spans a thousandth of the longest lease, so that one turn covers all possible ends, and a lease
+ * ends at most one slot late: an early end would break the promise to the client, a late one would
+ * not. A record keeps the absolute number of its slot, so that a late turn (after a jump of the
+ * clock, or when no thread turned the wheel for a while) still ends only leases whose time is over.
  *
  * An id is 128 random bits as hexadecimal text; the table of ids is keyed by its first bits.
  */
@@ -17,7 +18,7 @@
 #include <sys/random.h>
 
 #define SLOTS      1024
-#define FINENESS   1000 /* slots in the longest lease */
+#define FINENESS   1000 /* slots of the wheel in the longest lease */
 #define LEAST_TICK 1000000
 #define NONE       UINT32_MAX
 #define ID_BYTES   16
@@ -32,9 +33,9 @@ struct record {
 	struct kvt_key key;
 	struct kvt_lease *hold;
 	int64_t begun_ns, ends_ns;
-	int64_t tick;      /* slot since time began, when it ends */
-	uint32_t next;     /* chain of ids, or of free records */
-	struct links slot; /* others that end then */
+	int64_t tick;      /* absolute number of the slot in which the lease ends */
+	uint32_t next;     /* next in a chain of ids, or of free records */
+	struct links slot; /* neighbours among the leases of the same slot */
 	struct links age;
 	struct links same; /* chain of keys */
 };
@@ -43,12 +44,12 @@ struct kvt_lease_table {
 	pthread_mutex_t lock; /* guards all */
 	struct record *records;
 	uint32_t most, taken, reserved;
-	uint32_t free, fresh; /* records from fresh on were never used */
+	uint32_t free, fresh; /* records from `fresh` on were never used */
 	uint32_t *heads, *key_heads;
-	uint32_t mask; /* of both */
+	uint32_t mask; /* mask of both tables */
 	uint32_t slots[SLOTS];
 	int64_t tick_ns;
-	int64_t cursor; /* all leases of slots up to here have ended */
+	int64_t cursor; /* all leases of slots before this one have ended */
 	uint32_t oldest, newest;
 };
 
@@ -67,7 +68,8 @@ enum kvt_status kvt_lease_table_create(
 		return KVT_ENOMEM;
 	while (heads < most)
 		heads *= 2;
-	t->records = calloc(most, sizeof(*t->records)); /* pages come with their first use */
+	/* the kernel provides each page at its first use */
+	t->records = calloc(most, sizeof(*t->records));
 	t->heads = malloc(heads * sizeof(*t->heads));
 	t->key_heads = malloc(heads * sizeof(*t->key_heads));
 	if (t->records == NULL || t->heads == NULL || t->key_heads == NULL) {
@@ -123,7 +125,8 @@ void kvt_lease_table_unreserve(struct kvt_lease_table *t)
 	pthread_mutex_unlock(&t->lock);
 }
 
-/* --- links; with the lock --------------------------------------------------------------------- */
+/* --- links; the lock is held
+ * ------------------------------------------------------------------- */
 
 static uint32_t *head_of(struct kvt_lease_table *t, const uint8_t id[ID_BYTES])
 {
@@ -177,7 +180,7 @@ static void link_record(struct kvt_lease_table *t, uint32_t number)
 	t->newest = number;
 }
 
-/* The one end of a lease. */
+/* Every lease ends here: removes record `number` from all lists and returns its hold. */
 static struct kvt_lease *end(struct kvt_lease_table *t, uint32_t number)
 {
 	struct record *r = &t->records[number];
@@ -287,7 +290,7 @@ struct kvt_lease *kvt_lease_table_take(struct kvt_lease_table *t, struct kvw_sli
 	return hold;
 }
 
-/* Those of a slot whose time is over, while there is room. False: some may be left. */
+/* Ends the leases of a slot whose time is over, while `holds` has room. False: some may be left. */
 static bool expire_slot(struct kvt_lease_table *t, uint32_t *slot, int64_t tick,
 	struct kvt_lease **holds, size_t most, size_t *count)
 {
@@ -312,7 +315,7 @@ size_t kvt_lease_table_expire(
 
 	pthread_mutex_lock(&t->lock);
 	if (tick - t->cursor > SLOTS)
-		t->cursor = tick - SLOTS; /* one turn meets all */
+		t->cursor = tick - SLOTS; /* one whole turn of the wheel covers all slots */
 	while (t->cursor < tick &&
 		expire_slot(t, slot_of(t, t->cursor + 1), tick, holds, most, &count))
 		t->cursor++;

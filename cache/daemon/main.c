@@ -49,7 +49,7 @@ static int wrong(const char *what)
 	return EXIT_USAGE;
 }
 
-/* Mistakes go to standard error. */
+/* Prints mistakes on standard error. */
 static int read_config(const char *path, struct kvt_daemon_config *config)
 {
 	char why[KVT_READ_FILE_WHY], *report = NULL, *text;
@@ -143,7 +143,7 @@ static int run(int argc, char **argv)
 	return EXIT_USAGE;
 }
 
-/* What was cut must not look whole. */
+/* A failed write to standard output must not pass for a complete one. */
 int main(int argc, char **argv)
 {
 	int status = run(argc, argv);

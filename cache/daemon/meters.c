@@ -1,8 +1,8 @@
 /*
- * meters.c - see meters.h.
+ * meters.c - renders the daemon's metrics; see meters.h.
  *
- * A line of daemon_metrics.def names a function here that writes the samples; a new counter is an enumerator and a
- * line.
+ * A line of daemon_metrics.def names a function here that writes the samples; a new counter is an
+ * enumerator and a line.
  */
 #include "daemon/meters.h"
 
@@ -10,7 +10,7 @@
 
 #include "daemon/objects.h"
 
-/* Everything that one page is made of, collected once. */
+/* All values of one page of metrics, collected once. */
 struct page {
 	struct kvw_exposition *out;
 	const struct kvt_daemon_metrics_input *in;
@@ -18,7 +18,7 @@ struct page {
 	struct kvt_segment_stats segment;
 };
 
-struct metric; /* one line of daemon_metrics.def */
+struct metric; /* a line of daemon_metrics.def */
 typedef void collect_fn(const struct page *page, const struct metric *metric);
 
 struct metric {
@@ -56,7 +56,8 @@ void kvt_meter_answer(struct kvt_meters *m, enum kvt_route route, int status, in
 	kvw_histogram_observe(&m->seconds[route], &m->bounds, ns);
 }
 
-/* --- one function for each collector of daemon_metrics.def ------------------------------------ */
+/* --- one function for each kind of line in daemon_metrics.def
+ * ----------------------------------- */
 
 static uint64_t total(const struct page *page, enum kvt_count what)
 {
@@ -146,7 +147,7 @@ COLLECT(timeouts)
 			total(page, (enum kvt_count)(KVT_COUNT_TIMEOUT_IDLE + i)));
 }
 
-/* Pairs that never were are left out. */
+/* Pairs of route and status that never occurred are left out. */
 COLLECT(requests)
 {
 	(void)metric;

@@ -1,8 +1,8 @@
 /*
- * meters.h - counters of one loop of the server, and durations of its requests.
+ * meters.h - counts the requests of one loop of the server, and how long they took.
  *
- * Each loop owns one and is its only writer; the loop that answers /metrics reads all of them. Relaxed atomics without
- * a locked instruction.
+ * Each loop owns one struct kvt_meters and is its only writer; the loop that answers /metrics reads
+ * all of them. The counters are relaxed atomics, and writing needs no locked instruction.
  */
 #ifndef KVT_METERS_H
 #define KVT_METERS_H
@@ -16,11 +16,11 @@
 enum kvt_route {
 #define KVT_ROUTE(name, method, path, where, text) KVT_ROUTE_##name,
 #include "daemon/routes.def"
-	KVT_ROUTE_other, /* refused before the route was known */
+	KVT_ROUTE_other, /* requests refused before their route was known */
 	KVT_ROUTE_COUNT
 };
 
-/* Statuses of the server's answers, and one for all others. */
+/* Statuses with a counter of their own; all others share one. */
 #define KVT_STATUSES(X)                                                                            \
 	X(200)                                                                                     \
 	X(400) X(403) X(404) X(405) X(408) X(409) X(411) X(413) X(501) X(503) X(504) X(507)
@@ -32,8 +32,8 @@ enum kvt_status_slot {
 	KVT_SLOT_COUNT
 };
 
-/* Counters that kvt_meter_add() adds to: one for each KVT_COUNTER of daemon_metrics.def, the reasons of
- * kvtierd_refused_total and the kinds of kvtierd_timeouts_total, each in the order of their labels. */
+/* Counters for kvt_meter_add(): one for each KVT_COUNTER of daemon_metrics.def, the reasons of
+ * kvtierd_refused_total and the kinds of kvtierd_timeouts_total, in the order of their labels. */
 enum kvt_count {
 #define KVT_METRIC(name, type, labels, collector, arg, help)
 #define KVT_COUNTER(name, id, help) KVT_COUNT_##id,
@@ -59,7 +59,7 @@ struct kvt_meters {
 	_Alignas(64) _Atomic uint64_t requests[KVT_ROUTE_COUNT][KVT_SLOT_COUNT];
 	_Atomic uint64_t counts[KVT_COUNT_COUNT];
 	struct kvw_histogram seconds[KVT_ROUTE_COUNT];
-	struct kvw_bounds bounds; /* of seconds */
+	struct kvw_bounds bounds; /* bounds in seconds */
 };
 
 /* m is zeroed. */
@@ -73,10 +73,10 @@ static inline void kvt_meter_add(struct kvt_meters *m, enum kvt_count what, uint
 	kvw_bump(&m->counts[what], n);
 }
 
-/* Counts one answer: its route, status, and the time since its request's head was complete. */
+/* Counts one answer by route and status, and its time since the request's head was complete. */
 void kvt_meter_answer(struct kvt_meters *m, enum kvt_route route, int status, int64_t ns);
 
-/* Sources of the page's values. All borrowed. */
+/* The parts whose values the page shows. All borrowed. */
 struct kvt_objects;
 struct kvt_segment_file;
 struct kvt_daemon_metrics_input {

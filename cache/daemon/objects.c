@@ -1,11 +1,11 @@
 /*
- * objects.c - kvtierd's objects: life, the own threads, statistics.
+ * objects.c - kvtierd's objects: creation and end, their two threads, statistics.
  *
- * An object is a chunk of libkvtier without a parent, and everything that is known about it is
- * there; this file adds names, which put may write when, and time. One thread hands out what
- * libkvtier has loaded and ends leases; another one gives the segment its name back and keeps the
- * catalog, whose file may be slow. A thread that puts or leases what lies in memory does all of it
- * itself.
+ * An object is a chunk of libkvtier without a parent; libkvtier keeps its bytes and its place. This
+ * file adds names, the rules of when a put may write, and time limits. One thread passes on what
+ * libkvtier has loaded, and ends leases; another one gives the segment its name back and keeps the
+ * catalog, whose file may be slow. Puts, and leases of objects that are in memory, are done
+ * entirely by the calling thread.
  */
 #include <errno.h>
 #include <poll.h>
@@ -17,23 +17,24 @@
 #include <sys/random.h>
 #include <unistd.h>
 
-#define OPENSSL_SUPPRESS_DEPRECATED /* SHA256_*() allocate nothing and cannot fail */
+#define OPENSSL_SUPPRESS_DEPRECATED /* for SHA256_*(), which allocate nothing and cannot fail */
 #include <openssl/sha.h>
 
 #include "core/generations.h"
 #include "daemon/objects_parts.h"
 #include "memory/arena.h"
 
-#define TURN_NS     100000000 /* each thread looks around this often */
+#define TURN_NS     100000000 /* each thread looks for work at least this often */
 #define PATH_BYTES  512
 #define NAMES_MOST  (1u << 20)
 #define NAMES_BYTES ((uint64_t)256 << 20)
-#define NAMES_STEPS 64         /* of writing a new file of names, in a turn */
-#define DRAIN_NS    5000000000 /* what was put goes down before the end, for this long at most */
+#define NAMES_STEPS 64         /* steps of a rewrite of the catalog's file in one turn */
+/* at shutdown, how long stored objects may take to reach lower tiers */
+#define DRAIN_NS    5000000000
 
 /* --- own threads ------------------------------------------------------------------------------ */
 
-/* Until then, at most a turn; or until the end. */
+/* Waits until due_ns, for at most a turn, or until fd is readable or the threads are to end. */
 static void wait_until(struct kvt_objects *o, int64_t due_ns, int fd)
 {
 	struct pollfd fds[2] = {{.fd = o->wake, .events = POLLIN}, {.fd = fd, .events = POLLIN}};
@@ -44,7 +45,7 @@ static void wait_until(struct kvt_objects *o, int64_t due_ns, int fd)
 	(void)poll(fds, 2, left > 0 ? (int)((left + 999999) / 1000000) : 0);
 }
 
-/* What clients wait for: loads, and the ends of leases. */
+/* Thread: completes loads and ends leases, which clients wait for. */
 static void *grant(void *self)
 {
 	struct kvt_objects *o = self;
@@ -58,7 +59,7 @@ static void *grant(void *self)
 	return NULL;
 }
 
-/* Work that no client waits for, and that may wait for a disk. */
+/* Thread: does the work that no client waits for, and that may wait for a disk. */
 static void *keep(void *self)
 {
 	struct kvt_objects *o = self;
@@ -109,7 +110,7 @@ static void stop(struct kvt_objects *o)
 
 /* --- life ------------------------------------------------------------------------------------- */
 
-/* libkvtier over the segment, whose room is never reckoned in tokens. */
+/* Opens libkvtier over the segment. Room is given in bytes; its counts of tokens are unused. */
 static enum kvt_status open_cache(
 	struct kvt_objects *o, const struct kvt_objects_options *options, char *why)
 {
@@ -190,7 +191,7 @@ static enum kvt_status open_generations(
 static enum kvt_status create_parts(
 	struct kvt_objects *o, const struct kvt_objects_options *options, char *why)
 {
-	static const char staging[] = "\0kvtierd staging"; /* no bucket's name has a NUL */
+	static const char staging[] = "\0kvtierd staging"; /* no bucket's name contains a NUL */
 	enum kvt_status status;
 
 	if (getrandom(o->nonce, sizeof(o->nonce), 0) != (ssize_t)sizeof(o->nonce))

@@ -1,16 +1,17 @@
 /*
- * objects_admin.c - erasing, lists, and names that nothing has any more.
+ * objects_admin.c - erases objects, lists them, and forgets names of objects that are gone.
  *
- * An erase changes a number that is part of keys (objects_names.c); from then on nothing asks for the former ones. What
- * lies here under these is freed at once, as far as it is known; else it leaves when room is needed.
+ * An erase changes a number that is part of keys (objects_names.c); from then on no request asks
+ * for the former keys. Objects of this process under former keys are freed at once, as far as they
+ * are known; others leave when room is needed.
  *
- * What is being put while it is erased belongs to the time after: an erase concerns what was there
- * when it was called. An erase of a tenant by name is no change of keys: what of it is being put at that moment may be
- * lost.
+ * A put that ends after an erase was called counts as later: an erase concerns the objects that
+ * existed when it was called. An erase of a tenant by name does not change keys: a put of that
+ * tenant at the same moment may be lost.
  *
- * The catalog names what was put; whether it is there is asked of libkvtier, when a list is made and
- * in a slow sweep. A name is forgotten only while all tiers work: one that is left alone for a while, or
- * whose store another process owns, has its objects still.
+ * The catalog names what was put; whether an object still exists is asked of libkvtier, when a list
+ * is made and in a slow sweep. A name is forgotten only while all tiers work: a tier that is not in
+ * use at the moment, or whose store another process owns, still has its objects.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -20,12 +21,12 @@
 
 #define WAIT_NS   1000000000u
 #define AT_A_TIME 64          /* names */
-#define LOOK_MOST 65536       /* names that one list may pass over */
+#define LOOK_MOST 65536       /* limit of names that one list looks at and leaves out */
 #define SWEEP_NS  10000000000 /* between two sweeps */
 
 /* --- erasing ---------------------------------------------------------------------------------- */
 
-/* A slot gets another generation. */
+/* Gives a slot another generation. */
 static enum kvt_status change(struct kvt_objects *o, uint32_t slot)
 {
 	return o->shared ? kvt_table_raise(o->cache, slot, WAIT_NS)
@@ -60,7 +61,7 @@ enum kvt_status kvt_object_erase(struct kvt_objects *o, const struct kvt_object_
 	return status == KVT_OK && !known ? KVT_MISS : status;
 }
 
-/* Its slot may have another generation already. */
+/* Erases a tenant's objects. Its slot may have another generation already. */
 static enum kvt_status erase_tenant(struct kvt_objects *o, const struct kvt_tenant *tenant, size_t *erased)
 {
 	enum kvt_status status = kvt_erase_tenant(o->cache, tenant, WAIT_NS, erased);
@@ -68,7 +69,8 @@ static enum kvt_status erase_tenant(struct kvt_objects *o, const struct kvt_tena
 	return status == KVT_MISS ? KVT_BUSY : status;
 }
 
-/* All that engines stored here is cold: their names have the generation of one of these slots in them. */
+/* Makes everything that engines stored here unreachable: the names that engines use depend on the
+ * generation of one of these slots. */
 static enum kvt_status change_engines(struct kvt_objects *o)
 {
 	return kvt_generation_table_raise(o->generations, KVT_TENANT_SLOTS, KVT_VERSION_SLOTS);
@@ -86,7 +88,7 @@ enum kvt_status kvt_bucket_erase(struct kvt_objects *o, struct kvw_slice bucket,
 	kvt_tenant_of(bucket.data, bucket.len, &own);
 	if (tenant == NULL)
 		kvt_catalog_forget_bucket(o->catalog, bucket);
-	if (o->shared) /* a sweep forgets a tenant's names */
+	if (o->shared) /* later a sweep forgets a tenant's names */
 		return erase_tenant(o, tenant != NULL ? tenant : &own, erased);
 	status = tenant == NULL ? change_engines(o) : KVT_OK;
 	if (status == KVT_OK)
@@ -98,9 +100,10 @@ enum kvt_status kvt_bucket_erase(struct kvt_objects *o, struct kvw_slice bucket,
 	return status;
 }
 
-/* --- generations ------------------------------------------------------------------------------- */
+/* --- generations
+ * ------------------------------------------------------------------------------- */
 
-/* Above a shared tier the table is the shared one. */
+/* Reads the table: the shared tier's, if there is one. */
 enum kvt_status kvt_objects_table(struct kvt_objects *o, struct kvt_table_ask *ask)
 {
 	if (o->shared)
@@ -115,11 +118,12 @@ enum kvt_status kvt_objects_raise(struct kvt_objects *o, const struct kvt_table_
 
 	if (status != KVT_OK || ask->tenant == NULL || o->shared)
 		return status;
-	(void)!kvt_erase_tenant(o->cache, ask->tenant, 0, NULL); /* room: nothing asks for it any more */
+	/* frees room, since no request asks for these objects any more */
+	(void)!kvt_erase_tenant(o->cache, ask->tenant, 0, NULL);
 	return KVT_OK;
 }
 
-/* Where an item's object is; *key: its storage key. */
+/* Returns which tier has an item's object; sets *key to its storage key. */
 static uint8_t look_up(
 	struct kvt_objects *o, const struct kvt_catalog_item *item, struct kvt_key *key)
 {
@@ -157,14 +161,14 @@ void kvt_names_sweep(struct kvt_objects *o)
 
 /* --- lists ------------------------------------------------------------------------------------ */
 
-/* One list that is being made. */
+/* A list of objects that is being made. */
 struct listing {
 	struct kvt_objects *o;
 	void (*visit)(void *user, const struct kvt_object_entry *entry);
 	void *user;
 	size_t count, most;
-	bool forget; /* names that nothing has */
-	bool full;   /* there is one more than `most` */
+	bool forget; /* forgets names whose object no tier has */
+	bool full;   /* more than `most` objects were found */
 };
 
 static void list_one(struct listing *list, const struct kvt_catalog_item *item)

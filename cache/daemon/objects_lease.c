@@ -1,19 +1,21 @@
 /*
- * objects_lease.c - leases on objects: found, checked, promised, granted; and their ends.
+ * objects_lease.c - grants leases on objects, and ends them.
  *
- * A lease is a hold of libkvtier's under an id. What lies in memory is granted on the caller's
- * thread; what a tier below has is fetched first, and granted on an own thread. Before a grant all
- * of an object's bytes are read and checked, because clients can write where they lie; what is found
- * wrong is dropped, and a tier below is asked for it. This holds for what was fetched, too: its tier
- * has proven it there, but it may have waited for the granting thread since. For a client that checks
- * its own copy nothing is read here. Nothing is fetched while the segment must not be written, nor
- * granted while clients may have a foreign segment open.
+ * A lease is a hold of libkvtier's, known to the client by an id. A lease on an object in memory is
+ * granted by the calling thread; an object that only a lower tier has is loaded first, and its
+ * lease granted by the granting thread. Before a grant all bytes of the object are read and
+ * checked, because clients can write to the segment; a damaged object is dropped, and loaded from a
+ * lower tier. Loaded objects are checked again: the tier has checked them, but they may have waited
+ * for the granting thread since. For a client that checks its own copy nothing is checked here.
+ * Nothing is loaded while the segment must not be written, and no lease is granted while clients
+ * may have opened another segment under its name.
  *
- * A key is made before libkvtier has heard, where it has to, what others replaced (after a stop of this process, say):
- * it is made again once the bytes are there, and what lies under a former one is not granted.
+ * An object's key depends on generations, and another process may have replaced the object without
+ * this process knowing it yet (after a stop of this process, say). So the key is computed again
+ * once the bytes are loaded, and an object under a former key is not granted.
  *
- * A hold is released in one place: by the thread that took the lease out of the table, or, if it
- * was never granted, by the one that had the hold.
+ * A hold is released in one place: by the thread that took the lease out of the table, or, if the
+ * lease was never granted, by the thread that had the hold.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -22,9 +24,9 @@
 #include "daemon/objects_parts.h"
 
 #define AT_A_TIME 64
-#define WAIT_MOST 60000000000u /* for a load */
+#define WAIT_MOST 60000000000u /* longest wait for a load */
 
-/* How a lease call ends without a grant; its reservation was given back. */
+/* Ends a lease call without a grant; its reservation was given back before. */
 static void refuse(
 	struct kvt_objects *o, kvt_lease_done_fn done, void *user, enum kvt_status status)
 {
@@ -36,7 +38,7 @@ static void refuse(
 
 /* --- granting --------------------------------------------------------------------------------- */
 
-/* Takes the hold, whose bytes are right, and the reservation. */
+/* Grants a lease on a hold whose bytes are right; takes the hold and the reservation. */
 static void grant(struct kvt_objects *o, const struct kvt_key *key, struct kvt_lease *hold,
 	uint64_t ttl_ns, kvt_lease_done_fn done, void *user)
 {
@@ -51,7 +53,7 @@ static void grant(struct kvt_objects *o, const struct kvt_key *key, struct kvt_l
 	struct kvt_segment fragments[KVT_MAX_EXTENTS];
 	enum kvt_status status = KVT_EIO;
 
-	/* Once it is in the table its time may be over and the hold gone. */
+	/* Copied first: once the lease is in the table it may end, and the hold be gone. */
 	memcpy(fragments, out.fragments, out.count * sizeof(fragments[0]));
 	out.fragments = fragments;
 	if (kvt_segment_promise_for(o->segment, lasts_ns))
@@ -67,7 +69,7 @@ static void grant(struct kvt_objects *o, const struct kvt_key *key, struct kvt_l
 	done(user, KVT_OK, &out);
 }
 
-/* Are the bytes right? If not the hold is released. */
+/* Returns whether the object's bytes are right; if not, releases the hold. */
 static bool check(struct kvt_objects *o, struct kvt_lease *hold)
 {
 	if (kvt_verify(o->cache, hold) == KVT_OK)
@@ -77,7 +79,8 @@ static bool check(struct kvt_objects *o, struct kvt_lease *hold)
 	return false;
 }
 
-/* --- what has to be fetched ------------------------------------------------------------------- */
+/* --- objects that have to be loaded
+ * ------------------------------------------------------------- */
 
 static void add_pending(struct kvt_objects *o, struct kvt_pending *p)
 {
@@ -120,7 +123,7 @@ static void fetch(struct kvt_objects *o, const struct kvt_object_name *name,
 			(uint64_t)(uintptr_t)p, &op);
 	}
 	if (status == KVT_OK)
-		return; /* the granting thread owns p */
+		return; /* the granting thread owns p from here on */
 	if (p != NULL)
 		remove_pending(o, p);
 	free(p);
@@ -136,7 +139,7 @@ static bool is_present(struct kvt_objects *o, const struct kvt_object_name *name
 	return memcmp(&now, key, sizeof(now)) == 0;
 }
 
-/* Ends a lease that waited; hold NULL: nothing came. */
+/* Ends the wait of a lease call; hold NULL: the object did not come. */
 static void fetched(struct kvt_objects *o, struct kvt_pending *p, struct kvt_lease *hold)
 {
 	remove_pending(o, p);
@@ -164,7 +167,7 @@ void kvt_leases_poll(struct kvt_objects *o)
 		struct kvt_lease *hold = NULL;
 
 		if (o->refused_all)
-			continue; /* its pending is no more */
+			continue; /* a get whose pending lease has ended */
 		if (done[i].status != KVT_OK || kvt_get_take(o->cache, done[i].op, &hold) != KVT_OK)
 			hold = NULL;
 		fetched(o, (struct kvt_pending *)(uintptr_t)done[i].user, hold);
@@ -173,7 +176,7 @@ void kvt_leases_poll(struct kvt_objects *o)
 
 /* --- asking ----------------------------------------------------------------------------------- */
 
-/* A hold on what lies in memory, with the right bytes if that is to be checked. */
+/* Returns a hold on an object in memory, checked if `check`; NULL: not in memory or damaged. */
 static struct kvt_lease *at_hand(
 	struct kvt_objects *o, const struct kvt_object_name *name, const struct kvt_key *key, bool checked)
 {

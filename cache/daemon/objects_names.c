@@ -4,17 +4,19 @@
  *	D   = SHA-256(domain | bucket | key)
  *	key = SHA-256(D | the table's id | number of the bucket's slot | number of the object's slot)
  *
- * An object that is replaced by other bytes, or erased, gets another number, and with it another key: what still lies
- * anywhere under the former one, or arrives there late, is not asked for any more. The numbers stand in the table of
- * generations (chunk/slots.h): kvtierd's own, or the shared tier's, which other daemons see. An object's slot is D's
- * first two bytes; others that share it become cold with it. A bucket's slot is that of its tenant, so that an erase of
- * the bucket is one change, too.
+ * An object that is replaced by other bytes, or erased, gets another number, and with it another
+ * key: no request asks any more for what tiers have, or receive late, under the former key. The
+ * numbers are in the table of generations (chunk/slots.h): kvtierd's own, or the shared tier's,
+ * which other daemons use, too. An object's slot is D's first two bytes; other objects with the
+ * same slot become misses with it. A bucket's slot is that of its tenant, so that an erase of the
+ * bucket is one change, too.
  *
- * The id is there for kvtierd's own table alone, since names below memory have the shared one's already.
+ * The id is included only with kvtierd's own table, since names in lower tiers already contain that
+ * of a shared one.
  */
 #include <string.h>
 
-#define OPENSSL_SUPPRESS_DEPRECATED /* SHA256_*() allocate nothing and cannot fail */
+#define OPENSSL_SUPPRESS_DEPRECATED /* for SHA256_*(), which allocate nothing and cannot fail */
 #include <openssl/sha.h>
 
 #include "chunk/slots.h"
@@ -42,7 +44,7 @@ struct kvt_object_name kvt_object_name_copy(const struct kvt_object_name *name, 
 		{to, name->bucket.len}, {to + name->bucket.len, name->key.len}};
 }
 
-/* A field with its length, so that no two lists of fields give the same input. */
+/* Hashes a field after its length, so that no two lists of fields give the same input. */
 static void put_field(SHA256_CTX *sha, const void *bytes, size_t len)
 {
 	uint8_t length[8];
@@ -82,7 +84,7 @@ void kvt_object_key(struct kvt_objects *o, const struct kvt_object_name *name, s
 {
 	struct {
 		uint8_t digest[SHA256_DIGEST_LENGTH], id[KVT_TABLE_ID_BYTES];
-		uint64_t numbers[2]; /* of the machine's order, as in core/names.c */
+		uint64_t numbers[2]; /* in the machine's byte order, as in core/names.c */
 	} in = {.numbers = {0}};
 	struct kvt_tenant bucket;
 	uint32_t slots[2];
@@ -96,7 +98,8 @@ void kvt_object_key(struct kvt_objects *o, const struct kvt_object_name *name, s
 	else
 		kvt_generation_table_numbers(o->generations, slots, 2, in.numbers, in.id);
 	(void)SHA256((const uint8_t *)&in, sizeof(in), out->bytes);
-	/* An erase of the bucket reaches the object in shared tiers, too, whose tenant it may be of. */
+	/* With the bucket's slot in the key, an erase of the bucket also reaches the object in
+	 * shared tiers. */
 	kvt_key_take_slot(out, &bucket);
 }
 

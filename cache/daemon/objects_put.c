@@ -1,21 +1,23 @@
 /*
- * objects_put.c - putting an object, in place of another one if need be.
+ * objects_put.c - puts an object, or replaces one.
  *
- * What is new is filled where it will lie, under its own key, and published as it is. Where there is
- * something under the key already, or another put is filling it, the bytes are staged: filled under
- * a name that is never published, and when they are complete compared with what lies there. If they
- * differ, the object gets another key (objects_names.c), and the new bytes are copied to a place under it;
- * the old ones stay as long as they are leased. The change is durable before the put is answered: where it
- * cannot be made, the old object stays. What only a tier below has is not fetched to be compared, but
- * replaced; that is rare, since clients ask for an object before they put it.
+ * A new object is filled in its final place, under its own key, and published there. If the key
+ * exists already, or another put is filling it, the bytes are staged: filled under a key that is
+ * never published, and compared with the existing object when they are complete. If they differ,
+ * the object gets another key (objects_names.c), and the new bytes are copied to a place under it;
+ * the old ones stay as long as they are leased. The change is durable before the put is answered;
+ * if it cannot be made durable, the old object stays. An object that only a lower tier has is not
+ * loaded for a comparison, but replaced; that is rare, since clients ask for an object before they
+ * put it.
  *
- * An object of up to `memory_only` bytes stays in memory. In its place there another such one comes without a change
- * of its key: nothing else has it.
+ * An object of up to `memory_only` bytes stays in memory. Another such object replaces it without a
+ * change of the key, since no other tier has it.
  *
- * What a tier that cannot be asked now may have under the key is not looked for: a name stands for its content.
+ * A tier that cannot be asked now may have the key, too; it is not waited for, since clients put
+ * the same content under the same name.
  *
- * The put that ends last wins: a put whose key has changed when it ends is treated as staged, and a put that finds
- * another one filling the key changes it.
+ * The put that ends last wins: a put whose key has changed when it ends is treated as staged, and a
+ * put that finds another one filling the key changes the key.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -25,18 +27,19 @@
 #include "daemon/objects_parts.h"
 
 #define PUTS_MOST 1024 /* under way */
-#define TRIES     8    /* to get hold of a key that others fill */
+#define TRIES     8    /* attempts to take a key that other puts are filling */
 
 struct kvt_object_put {
 	struct kvt_key key; /* when it began */
-	struct kvt_tenant bucket, tenant; /* tenant: whose limits count; may be the bucket */
+	/* tenant: the one whose limits count; may be the bucket */
+	struct kvt_tenant bucket, tenant;
 	uint64_t bytes;
 	struct kvt_reservation *reservation;
 	const struct kvt_segment *segments; /* the reservation's */
 	uint32_t count;
-	bool direct; /* fills the very key; else a staged one */
+	bool direct; /* fills the object's own key; else the put is staged */
 	struct kvt_object_name name;
-	char text[]; /* of name */
+	char text[]; /* text of the name */
 };
 
 /* --- beginning -------------------------------------------------------------------------------- */
@@ -60,7 +63,7 @@ static enum kvt_status reserve(struct kvt_objects *o, const struct kvt_key *key,
 	return kvt_put_reserve(o->cache, &item, 1, out, segments, count, &status);
 }
 
-/* A name that nothing else has. */
+/* Makes a key that no object has. */
 static void staging_key(struct kvt_objects *o, struct kvt_key *out)
 {
 	uint64_t number = atomic_fetch_add(&o->staged, 1);
@@ -86,7 +89,8 @@ static enum kvt_status find_room(struct kvt_objects *o, struct kvt_object_put *p
 		&put->count);
 }
 
-/* Bounds what is being filled, in number and in bytes: half-sent puts must not fill the segment. */
+/* Limits the puts under way, in number and in bytes, so that unfinished ones cannot fill the
+ * segment. */
 static bool enter(struct kvt_objects *o, uint64_t bytes)
 {
 	uint64_t puts = atomic_fetch_add(&o->puts_now, 1);
@@ -114,7 +118,8 @@ bool kvt_bucket_has_tenants(const struct kvt_objects *o, const struct kvt_tenant
 	return !o->shared;
 }
 
-/* Whose limits count: the bucket's, unless the client names a tenant that can be kept apart. */
+/* Chooses the tenant whose limits count: the bucket, unless the client names a tenant that this
+ * bucket charges separately. */
 static void choose_tenant(
 	struct kvt_objects *o, struct kvt_object_put *put, const struct kvt_tenant *named)
 {
@@ -190,7 +195,7 @@ enum kvt_status kvt_object_put_begin(struct kvt_objects *o, const struct kvt_obj
 
 /* --- comparing and copying -------------------------------------------------------------------- */
 
-/* Two lists of segments, walked together in pieces that lie in one segment of each. */
+/* Two lists of segments, walked together in pieces that lie within one segment of each. */
 struct pair {
 	const struct kvt_segment *a, *b;
 	uint64_t at_a, at_b, left;
@@ -246,7 +251,8 @@ static void bytes_copy(const struct kvt_segment *to, const struct kvt_segment *f
 	}
 }
 
-/* Does the object that lies in memory have the bytes that were put? *free: if not, it may be replaced where it is. */
+/* Returns whether the object in memory has the bytes that were put. If not, *free says whether it
+ * may be replaced under its key. */
 static bool is_same(struct kvt_objects *o, const struct kvt_object_put *put, const struct kvt_key *key, bool *free)
 {
 	struct kvt_lease *lease;
@@ -260,7 +266,8 @@ static bool is_same(struct kvt_objects *o, const struct kvt_object_put *put, con
 	       bytes_equal(
 		       &lease->segments[lease->views[0].first_segment], put->segments, put->bytes);
 	if (same &&
-		kvt_verify(o->cache, lease) != KVT_OK) /* a client wrote there: not to be leased */
+		/* a client wrote to these bytes: they must not be leased */
+		kvt_verify(o->cache, lease) != KVT_OK)
 		same = false;
 	kvt_release(o->cache, lease);
 	return same;
@@ -268,7 +275,8 @@ static bool is_same(struct kvt_objects *o, const struct kvt_object_put *put, con
 
 /* --- ending ----------------------------------------------------------------------------------- */
 
-/* The bytes get a place under the object's present key. KVT_EXISTS: there is another object, or another put fills it. */
+/* Copies the bytes to a place under the object's present key. KVT_EXISTS: another object has the
+ * key, or another put is filling it. */
 static enum kvt_status take_place(struct kvt_objects *o, const struct kvt_object_put *put, const struct kvt_key *key,
 	const struct kvt_checksum *sum)
 {
@@ -282,10 +290,11 @@ static enum kvt_status take_place(struct kvt_objects *o, const struct kvt_object
 		return status;
 	bytes_copy(segments, put->segments, put->bytes);
 	status = kvt_put_publish(o->cache, place, sum);
-	return status == KVT_MISS ? KVT_EXISTS : status; /* erased meanwhile: another try */
+	/* erased meanwhile: the caller tries again */
+	return status == KVT_MISS ? KVT_EXISTS : status;
 }
 
-/* The staged bytes become the object of their name. The reservation stays. */
+/* Makes the staged bytes the object of their name. The caller keeps the reservation. */
 static enum kvt_status settle(struct kvt_objects *o, const struct kvt_object_put *put,
 	const struct kvt_checksum *sum, bool wait, enum kvt_put_outcome *outcome)
 {
@@ -319,14 +328,15 @@ static enum kvt_status settle(struct kvt_objects *o, const struct kvt_object_put
 	return KVT_BUSY;
 }
 
-/* A direct one: is it still the one of its name? */
+/* Returns whether a put under the object's own key is still the first one with that key. */
 static bool is_first(struct kvt_objects *o, const struct kvt_object_put *put)
 {
 	struct kvt_key now;
 
 	kvt_object_key(o, &put->name, &now);
 	return memcmp(&now, &put->key, sizeof(now)) == 0 &&
-	       !kvt_object_is_known(o, &put->key); /* else a shared tier turned out to have one */
+	       /* false: a shared tier turned out to have the object */
+	       !kvt_object_is_known(o, &put->key);
 }
 
 static enum kvt_status end(struct kvt_objects *o, struct kvt_object_put *put, const struct kvt_checksum *sum,

@@ -1,18 +1,20 @@
 /*
  * segment.c - the shared memory that clients of kvtierd read.
  *
- * Two links, NAME and .NAME.kvtierd, name one inode. A client's runtime removes the first; the daemon makes a missing
- * link again from the other one, which is possible as long as one exists (an inode without any name cannot be linked
- * again). The owner locks the inode (flock), and the side file, so that two daemons never write into one segment.
+ * Two links, NAME and .NAME.kvtierd, name one inode. A client's runtime removes the first; the
+ * daemon makes a missing link again from the other one, which is possible as long as one exists (an
+ * inode without any name cannot be linked again). The owner locks the inode (flock), and the side
+ * file, so that two daemons never write into one segment.
  *
- * Promises. The side file has one record: the latest end of leases, by the monotonic clock, which all processes share
- * since the machine started, and by the wall clock. After a restart the later of the two counts, but never beyond the
- * duration promised at the write: a wall clock that jumps back shortens no wait, and a wall clock that jumps forward
- * lengthens none beyond that. If the record is of another boot, of another inode, damaged or missing, while a segment
- * exists, the daemon waits for the longest possible lease.
+ * Promises. The side file has one record: the latest end of leases, by the monotonic clock, which
+ * all processes share since the machine started, and by the wall clock. After a restart the later
+ * of the two counts, but never more than the duration that was promised when the record was
+ * written: a wall clock that jumps back shortens no wait, and a wall clock that jumps forward
+ * lengthens none beyond that. If the record is of another boot, of another inode, damaged or
+ * missing, while a segment exists, the daemon waits for the longest possible lease.
  *
- * A record is one pwrite of less than a sector, without a sync: it has to survive only the end of the process. After a
- * restart of the machine there is no segment and no reader.
+ * A record is one pwrite of less than a sector, without a sync: it has to survive only the end of
+ * the process. After a restart of the machine there is no segment and no reader.
  */
 #include "daemon/segment.h"
 
@@ -33,22 +35,22 @@
 #include "memory/own_file.h"
 
 #define FOLDER     "/dev/shm"
-#define NAME_BYTES 240                 /* with what the second link adds it stays within NAME_MAX */
+#define NAME_BYTES 240 /* short enough that the second link's name stays within NAME_MAX */
 #define FILL_BYTES ((uint64_t)1 << 30) /* at once */
 #define TRIES      16
-#define STEP_SHARE 4 /* a promise reaches beyond what is asked by this part of the longest lease */
+#define STEP_SHARE 4 /* the side file promises this part of the longest lease more than was asked */
 #define MAGIC      "kvtseg 1"
 
 /* The side file. */
 struct record {
 	char magic[8];
-	char boot[40]; /* of the machine's start */
+	char boot[40]; /* id of the machine's start */
 	uint64_t device, inode, bytes;
 	int64_t pid;
-	int64_t until_ns; /* monotonic; 0: no lease is out */
+	int64_t until_ns; /* monotonic clock; 0: no lease is out */
 	int64_t until_wall_ns;
-	uint64_t span_ns;        /* from when it was written */
-	struct kvt_checksum sum; /* of all before it */
+	uint64_t span_ns;        /* duration promised when the record was written */
+	struct kvt_checksum sum; /* checksum of all members before it */
 };
 
 struct kvt_segment_file {
@@ -59,10 +61,11 @@ struct kvt_segment_file {
 	int folder, fd, side; /* -1: not open */
 	dev_t device;
 	ino_t inode;
-	bool made; /* by this open */
+	bool made; /* created by this open */
 
 	_Atomic int64_t quiet_ns;    /* monotonic; 0: over */
-	_Atomic int64_t promised_ns; /* monotonic, as the side file says; written under lock */
+	/* monotonic time that the side file promises; written with `lock` held */
+	_Atomic int64_t promised_ns;
 	_Atomic uint64_t relinked, side_writes, taken;
 	_Atomic bool foreign, nameless;
 	pthread_mutex_t lock; /* guards the side file and the links */
@@ -88,7 +91,7 @@ static bool read_record(const struct kvt_segment_file *s, struct record *out)
 	return kvt_checksum_equal(&sum, &out->sum);
 }
 
-/* Is the record about this inode, in this life of the machine? */
+/* Returns whether the record describes this inode, and was written since the machine started. */
 static bool is_about(
 	const struct kvt_segment_file *s, const struct record *r, const struct stat *st)
 {
@@ -97,7 +100,8 @@ static bool is_about(
 	       r->bytes == (uint64_t)st->st_size;
 }
 
-/* until_ns 0: no lease is out. With the lock, or before others know of it. */
+/* until_ns 0: no lease is out. The caller holds the lock, or no other thread has the segment
+ * yet. */
 static bool write_record(struct kvt_segment_file *s, int64_t until_ns)
 {
 	int64_t now_ns = kvt_now(s->surroundings);
@@ -152,7 +156,7 @@ static enum kvt_status open_side(struct kvt_segment_file *s, const char *path, c
 
 /* --- the inode -------------------------------------------------------------------------------- */
 
-/* What a name means. False: nothing. */
+/* Looks up a name. False: no file has it. */
 static bool look_at(const struct kvt_segment_file *s, const char *name, struct stat *st)
 {
 	return fstatat(s->folder, name, st, AT_SYMLINK_NOFOLLOW) == 0;
@@ -175,8 +179,9 @@ static enum kvt_status failed(const struct kvt_segment_file *s, char *why)
 	return KVT_EIO;
 }
 
-/* A foreign file, or ours of another size; clients may map it, so that a person has to decide. The
- * log has the command also where it is too long for `why`. */
+/* Reports a foreign file, or a segment of another size. Clients may have mapped it, so that an
+ * operator has to decide. The log has the command that removes it even if `why` is too short for
+ * that. */
 static enum kvt_status refused(const struct kvt_segment_file *s, const char *what, char *why)
 {
 	bool hidden = faccessat(s->folder, s->hidden, F_OK, AT_SYMLINK_NOFOLLOW) == 0;
@@ -194,7 +199,7 @@ static enum kvt_status refused(const struct kvt_segment_file *s, const char *wha
 	return KVT_EFORMAT;
 }
 
-/* Locks the inode that is open, which must still have its second link. KVT_BUSY: it has not. */
+/* Locks the open inode, which must still have its second link. KVT_BUSY: it has lost it. */
 static enum kvt_status lock_inode(struct kvt_segment_file *s, char *why)
 {
 	struct stat ours, named;
@@ -210,7 +215,7 @@ static enum kvt_status lock_inode(struct kvt_segment_file *s, char *why)
 	return look_at(s, s->hidden, &named) && is_it(s, &named) ? KVT_OK : KVT_BUSY;
 }
 
-/* The second link is gone but the name is there: ours, if the side file knows its inode. */
+/* The second link is gone but the name exists: the inode is ours if the side file names it. */
 static enum kvt_status link_back(struct kvt_segment_file *s, char *why)
 {
 	struct record r;
@@ -224,11 +229,11 @@ static enum kvt_status link_back(struct kvt_segment_file *s, char *why)
 		return errno == ENOENT || errno == EEXIST ? KVT_BUSY : failed(s, why);
 	if (look_at(s, s->hidden, &st) && is_about(s, &r, &st))
 		return KVT_OK;
-	unlinkat(s->folder, s->hidden, 0); /* the name meant another file by then */
+	unlinkat(s->folder, s->hidden, 0); /* the name pointed to another file by then */
 	return KVT_BUSY;
 }
 
-/* One try. KVT_BUSY: another process came between. */
+/* Tries once to open the inode. KVT_BUSY: another process changed the links meanwhile. */
 static enum kvt_status open_inode(struct kvt_segment_file *s, char *why)
 {
 	enum kvt_status status = KVT_OK;
@@ -287,7 +292,7 @@ static enum kvt_status fill(struct kvt_segment_file *s, uint64_t there, char *wh
 	return KVT_OK;
 }
 
-/* Its size, its room, its mode, and its name. */
+/* Gives the inode its size, memory, mode and name. */
 static enum kvt_status complete(struct kvt_segment_file *s, uint32_t mode, char *why)
 {
 	enum kvt_status status;
@@ -295,7 +300,7 @@ static enum kvt_status complete(struct kvt_segment_file *s, uint32_t mode, char 
 
 	if (fstat(s->fd, &st) != 0)
 		return failed(s, why);
-	if (st.st_size == 0) /* its maker came no further: no process has mapped it */
+	if (st.st_size == 0) /* the process that made it ended early: no process has mapped it */
 		s->made = true;
 	else if ((uint64_t)st.st_size != s->bytes)
 		return refused(s, "the segment that is there has another size", why);
@@ -318,7 +323,7 @@ static enum kvt_status complete(struct kvt_segment_file *s, uint32_t mode, char 
 
 /* --- quiet time ------------------------------------------------------------------------------- */
 
-/* How long leases of former daemons may still last. */
+/* Returns for how long leases of former daemons may still last. */
 static uint64_t left_over(struct kvt_segment_file *s)
 {
 	int64_t now_ns = kvt_now(s->surroundings), wall_ns = kvt_wall(s->surroundings), left,
@@ -403,7 +408,7 @@ static enum kvt_status open_parts(
 	if (status != KVT_OK)
 		return status;
 	status = complete(s, options->mode, why);
-	if (status != KVT_OK && s->made) /* no process can have it */
+	if (status != KVT_OK && s->made) /* no other process can have mapped it */
 		unlinkat(s->folder, s->hidden, 0);
 	if (status == KVT_OK && !begin_quiet(s)) {
 		snprintf(why, KVT_REASON_BYTES, "%.100s cannot be written", options->side_path);
@@ -514,7 +519,7 @@ void kvt_segment_settle(struct kvt_segment_file *s, uint64_t ns)
 
 /* --- names ------------------------------------------------------------------------------------ */
 
-/* Makes `to` from `from`, if that is still our inode. */
+/* Links `to` to the inode of `from`, if that is still our inode. */
 static bool link_again(struct kvt_segment_file *s, const char *from, const char *to)
 {
 	struct stat st;
@@ -523,7 +528,7 @@ static bool link_again(struct kvt_segment_file *s, const char *from, const char 
 	       linkat(s->folder, from, s->folder, to, 0) == 0;
 }
 
-/* Logs a change for the worse once. */
+/* Logs a state once when it becomes bad. */
 static void tell(struct kvt_segment_file *s, _Atomic bool *state, bool now, const char *what)
 {
 	if (atomic_exchange(state, now) == now || !now)

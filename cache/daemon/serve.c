@@ -1,5 +1,5 @@
 /*
- * serve.c - finds a request's route, and answers the routes that need no wait.
+ * serve.c - finds a request's route, and serves the routes that need no wait.
  */
 #include <inttypes.h>
 #include <stdlib.h>
@@ -7,7 +7,7 @@
 
 #include "daemon/server_parts.h"
 
-/* Longest time since a loop turned that is still well. */
+/* A loop that has not turned for longer than this counts as stuck. */
 #define LOOP_STUCK_NS (10 * KVW_NS_PER_S)
 
 enum where { PUBLIC, ADMIN, BOTH, ERASE };
@@ -46,7 +46,7 @@ static bool is_open(const struct kvt_conn *conn, const struct route *route)
 	return false;
 }
 
-/* A path that is known but for this method, or not at this address. */
+/* Refuses a known path with a wrong method, or one that this address does not serve. */
 static void refuse_route(struct kvt_conn *conn, enum kvt_path path, bool known_method)
 {
 	char allow[64] = "Allow: ";
@@ -122,7 +122,7 @@ void kvt_serve_release(struct kvt_conn *conn)
 
 /* --- health, metrics -------------------------------------------------------------------------- */
 
-/* Seconds until writes are allowed; 0: they are. */
+/* Returns the seconds until writes are allowed; 0: they are. */
 static double quiet_seconds(const struct kvt_server *server)
 {
 	int64_t until = kvt_segment_quiet_until(server->segment);

@@ -1,7 +1,8 @@
 /*
- * serve_admin.c - lists and erasing.
+ * serve_admin.c - serves lists and erases.
  *
- * An erase is durable when it is answered, which may take a second: so the thread of jobs executes it.
+ * An erase is durable when it is answered, which may take a second; so the thread of jobs executes
+ * it.
  */
 #include <inttypes.h>
 #include <stdlib.h>
@@ -11,7 +12,7 @@
 
 /* --- lists ------------------------------------------------------------------------------------ */
 
-/* A list that is being written. */
+/* A list that is being written to an answer. */
 struct listing {
 	FILE *out;
 	size_t count;
@@ -91,7 +92,7 @@ struct erase_job {
 	struct kvt_job job; /* first */
 	enum kvt_status status;
 	size_t erased;
-	size_t bucket_len, key_len; /* key_len 0: the whole bucket, or a tenant */
+	size_t bucket_len, key_len; /* key_len 0: an erase of the whole bucket, or of a tenant */
 	bool has_tenant;
 	struct kvt_tenant tenant;
 	char text[KVT_BUCKET_MOST + KVT_OBJECT_KEY_MOST];

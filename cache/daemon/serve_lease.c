@@ -1,9 +1,10 @@
 /*
- * serve_lease.c - POST /v1/kv/{bucket}/{key}/leases.
+ * serve_lease.c - serves POST /v1/kv/{bucket}/{key}/leases.
  *
- * The objects answer inside the call if the object is in memory or unavailable, else later, on their own thread. That
- * thread makes the answer's text while the fragments are borrowed, and mails it to the loop of the connection. If the
- * connection has ended meanwhile the lease is released at once.
+ * If the object is in memory or unavailable, the answer comes inside the call of kvt_object_lease,
+ * otherwise later, on the objects' own thread. That thread writes the answer's text while the
+ * fragments are borrowed, and posts it to the loop of the connection. If the connection has ended
+ * meanwhile, the lease is released at once.
  */
 #include <inttypes.h>
 #include <stdlib.h>
@@ -12,14 +13,14 @@
 #include "daemon/server_parts.h"
 
 #define SMALL_BODY     512
-#define FRAGMENT_BYTES 64 /* most that one fragment takes as text */
+#define FRAGMENT_BYTES 64 /* longest text of one fragment */
 
 /* One request that waits for its lease. */
 struct lease_wait {
 	struct kvw_wait wait; /* first */
 	pthread_t asker;      /* the loop's thread */
-	bool inside;          /* the asker's call has not returned */
-	bool early;           /* it was answered inside of it */
+	bool inside;          /* the call of kvt_object_lease has not returned */
+	bool early;           /* the answer came inside that call */
 	int64_t asked_ns;
 	uint64_t timeout_ns;
 	enum kvt_status status;
@@ -96,7 +97,7 @@ static void answer_miss(struct kvt_conn *conn, const struct lease_wait *w)
 			KVT_OBJECT_KEY_MOST);
 		return;
 	case KVT_MISS:
-	case KVT_ECANCELED: /* engines must not take this for its absence, and be sure of no epoch */
+	case KVT_ECANCELED: /* not a 404: engines must not conclude that the object is absent */
 		if (w->timeout_ns > 0 && waited >= (int64_t)w->timeout_ns)
 			kvt_conn_refuse(conn, 504, KVT_SOON, "not within timeout_ms");
 		else if (w->status == KVT_ECANCELED)
@@ -109,7 +110,7 @@ static void answer_miss(struct kvt_conn *conn, const struct lease_wait *w)
 	}
 }
 
-/* A lease that was granted and whose client will not hear of it. */
+/* Releases a lease that was granted after its client had gone. */
 static void give_back(struct kvt_loop *loop, const struct lease_wait *w)
 {
 	if (w->id[0] == '\0')
@@ -145,7 +146,7 @@ static void delivered(struct kvw_mail *mail, struct kvw_server_loop *loop)
 	drop(w);
 }
 
-/* On the objects' thread, or inside of the asker's call. */
+/* Called on the objects' thread, or inside the call of kvt_object_lease. */
 static void granted(void *user, enum kvt_status status, const struct kvt_grant *grant)
 {
 	struct lease_wait *w = user;
@@ -196,7 +197,8 @@ void kvt_serve_lease(struct kvt_conn *conn)
 			config->lease_ttl_max_ns),
 		.unchecked = target->unchecked,
 	};
-	kvw_conn_await(&conn->base, &w->wait); /* before: it may be answered by another thread at once */
+	/* set before the call, since another thread may answer at once */
+	kvw_conn_await(&conn->base, &w->wait);
 	kvt_object_lease(loop->server->objects, &name, &wish, granted, w);
 	w->inside = false;
 	if (!w->early)

@@ -1,15 +1,15 @@
 /*
  * serve_put.c - PUT /v1/kv/{bucket}/{key}: from the socket straight into the segment.
  *
- * Room is reserved before the body comes, so its size has to be known: a chunked body is refused with
- * 411. Bytes are received where they will be read from, and their checksum is made piece by piece
- * while they are still in the core's cache; nothing is copied but what came together with the head.
- * Nothing is visible before the last byte; a body that stops half way gives its room back.
+ * Room is reserved before the body comes, so that its size has to be known: a chunked body is
+ * refused with 411. The body is received into its final place, and its checksum is computed piece
+ * by piece while the bytes are still in the core's cache; only what arrived together with the head
+ * is copied. The object becomes visible with its last byte; an incomplete body gives its room back.
  *
- * A PUT that takes the place of another object ends on the thread of jobs.
+ * A PUT that replaces another object ends on the thread of jobs.
  *
- * A PUT that is refused is answered at once. What its client still sends is thrown away, as long as
- * it is no more than an object may have, so that the connection can go on.
+ * A refused PUT is answered at once. The rest of its body is discarded, up to the largest size of
+ * an object, so that the connection can be used again.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -17,8 +17,8 @@
 #include "chunk/tenants.h"
 #include "daemon/server_parts.h"
 
-#define PIECE      ((uint64_t)256 << 10) /* received at once, then hashed */
-#define TURN_BYTES ((uint64_t)4 << 20)   /* then the other connections have their turn */
+#define PIECE      ((uint64_t)256 << 10) /* bytes that are received at once, then hashed */
+#define TURN_BYTES ((uint64_t)4 << 20)   /* after so many bytes other connections get their turn */
 #define PIECE_IOV  16
 
 /* --- the end ---------------------------------------------------------------------------------- */
@@ -38,7 +38,7 @@ void kvt_conn_abort_put(struct kvt_conn *conn)
 	drop_stream(conn);
 }
 
-/* Until writes are allowed, whole seconds, at least 1. */
+/* Returns the whole seconds until writes are allowed, at least 1. */
 static unsigned quiet_left(const struct kvt_server *server)
 {
 	int64_t until = kvt_segment_quiet_until(server->segment);
@@ -47,7 +47,8 @@ static unsigned quiet_left(const struct kvt_server *server)
 	return left <= 0 ? 0 : (unsigned)(left / KVW_NS_PER_S) + 1;
 }
 
-/* limited: KVT_FULL by the limit of its tenant. Engines must not take this for a full daemon. */
+/* limited: the KVT_FULL comes from the tenant's limit, and the answer says so, since engines must
+ * not take it for a full daemon. */
 static void refuse_put(struct kvt_conn *conn, enum kvt_status status, bool limited)
 {
 	struct kvt_meters *meters = &kvt_conn_loop(conn)->meters;
@@ -92,7 +93,7 @@ static void answer_put(struct kvt_conn *conn, enum kvt_status status, enum kvt_p
 		refuse_put(conn, status, outcome == KVT_PUT_LIMITED);
 }
 
-/* A PUT in place of another object: its end waits for the disk, or the shared tier. */
+/* A PUT that replaces another object: its end waits for the disk, or the shared tier. */
 struct replace_job {
 	struct kvt_job job; /* first */
 	struct kvt_object_put *put;
@@ -159,7 +160,7 @@ static void finish_put(struct kvt_conn *conn)
 
 /* --- the body --------------------------------------------------------------------------------- */
 
-/* The next pieces of the segment, at most `most` bytes. */
+/* Returns in iov the next pieces of the segment to fill, at most `most` bytes. */
 static int next_room(const struct kvt_put_stream *s, uint64_t most, struct iovec iov[PIECE_IOV])
 {
 	uint64_t offset = s->offset;
@@ -178,8 +179,9 @@ static int next_room(const struct kvt_put_stream *s, uint64_t most, struct iovec
 }
 
 /*
- * Wakes us when so much has come, not for every packet. Never more than what is still to come, or the
- * end would not be heard of; what a slow client has sent meanwhile waits in the kernel.
+ * Sets how many bytes must have arrived before the loop wakes, to avoid a wakeup for every packet.
+ * Never more than is still to come, or the end would not wake it; bytes that a slow client has sent
+ * meanwhile wait in the kernel.
  */
 static void wake_at(struct kvt_conn *conn, uint64_t bytes)
 {
@@ -191,7 +193,7 @@ static void wake_at(struct kvt_conn *conn, uint64_t bytes)
 	(void)setsockopt(conn->base.io.fd, SOL_SOCKET, SO_RCVLOWAT, &low, sizeof(low));
 }
 
-/* n bytes are in place. */
+/* Counts n bytes that were received into place, and hashes them. */
 static void took(struct kvt_conn *conn, uint64_t n)
 {
 	struct kvt_put_stream *s = conn->put;
@@ -213,7 +215,7 @@ static void took(struct kvt_conn *conn, uint64_t n)
 	}
 }
 
-/* What came together with the head. */
+/* Copies the part of the body that came together with the head. */
 static void take_buffered(struct kvt_conn *conn)
 {
 	uint64_t have = conn->base.in_end - conn->base.in_begin;
@@ -251,7 +253,7 @@ static void receive_put(struct kvw_conn *base)
 			room += iov[i].iov_len;
 		n = kvw_io_readv(&conn->base.io, iov, count, room);
 		if (n == 0 || (n < 0 && errno != EAGAIN)) {
-			kvw_conn_close(&conn->base, false); /* half-sent: aborted there */
+			kvw_conn_close(&conn->base, false); /* incomplete: closing aborts the put */
 			return;
 		}
 		if (n < 0)
@@ -268,7 +270,7 @@ static void receive_put(struct kvw_conn *base)
 
 /* --- the beginning ---------------------------------------------------------------------------- */
 
-/* What must be true of a PUT before the objects are asked. */
+/* Checks a PUT before the objects are asked for room. */
 static bool may_begin(struct kvt_conn *conn)
 {
 	const struct kvw_head *head = &kvt_conn_loop(conn)->base.head;
@@ -308,7 +310,7 @@ static struct kvt_put_stream *make_stream(struct kvt_server *server)
 	return stream;
 }
 
-/* The hash of a cache salt, as engines of libkvtier know it. False: refused. */
+/* Reads the hash of a cache salt, as engines with libkvtier send it. False: refused. */
 static bool take_tenant(struct kvt_conn *conn, struct kvt_tenant *tenant, bool *named)
 {
 	const struct kvw_field *field = kvw_head_find(

@@ -1,8 +1,8 @@
 /*
- * serve_table.c - the table of generations: reads and changes by engines of libkvtier.
+ * serve_table.c - serves the table of generations: reads and changes by engines with libkvtier.
  *
- * A change is durable when it is answered: the thread of jobs makes it. Any client may change the table: any client can
- * also overwrite each object.
+ * A change is durable when it is answered, so that the thread of jobs makes it. Any client may
+ * change the table, since any client can also overwrite each object.
  */
 #include <inttypes.h>
 #include <stdlib.h>
@@ -10,7 +10,7 @@
 
 #include "daemon/server_parts.h"
 
-/* One question, and what it changes. */
+/* A question about the table, and the change that it asks for. */
 struct table_job {
 	struct kvt_job job; /* first */
 	enum kvt_status status;

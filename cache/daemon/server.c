@@ -1,8 +1,8 @@
 /*
- * server.c - the server's life; see server.h.
+ * server.c - starts, drains and ends the server; see server.h.
  *
- * One loop accepts for all: engines keep a few connections for their whole life, and a port shared by hash would often
- * put most of them on one loop.
+ * One loop accepts connections for all loops: engines keep a few connections for their whole life,
+ * and a port shared by hash would often put most of them on one loop.
  */
 #include "daemon/server.h"
 
@@ -55,7 +55,8 @@ static enum kvt_status make_loops(struct kvt_server *server, int listen_fd, int 
 		return KVT_ENOMEM;
 	}
 	memset(server->loops, 0, server->all_loops * sizeof(server->loops[0]));
-	for (size_t i = 0; i < server->all_loops; i++) { /* all, so that all can be finished */
+	/* all loops, even after a failure, so that all can be finished */
+	for (size_t i = 0; i < server->all_loops; i++) {
 		bool admin = i == server->loop_count;
 		int fd = i == 0 ? listen_fd : admin ? admin_fd : -1;
 		enum kvt_status made = kvt_loop_init(&server->loops[i], server, fd);
@@ -63,7 +64,8 @@ static enum kvt_status make_loops(struct kvt_server *server, int listen_fd, int 
 		server->loops[i].admin = admin;
 		status = status == KVT_OK ? made : status;
 	}
-	for (size_t i = server->loop_count - 1; i > 0; i--) /* the first accepts for them */
+	/* the first loop accepts for the others */
+	for (size_t i = server->loop_count - 1; i > 0; i--)
 		kvw_server_loop_join_ring(&server->loops[0].base.loop, &server->loops[i].base.loop);
 	for (size_t i = 0; i < server->all_loops && status == KVT_OK; i++)
 		status = start(server, i);

@@ -1,5 +1,5 @@
 /*
- * target.c - see target.h.
+ * target.c - parses a request's target: decoded parts of the path, values of the query.
  */
 #include "daemon/target.h"
 
@@ -7,7 +7,7 @@
 #include <string.h>
 
 #define NS_PER_MS UINT64_C(1000000)
-#define PARTS     5 /* "v1", "kv", bucket, key, "leases": no path has more */
+#define PARTS     5 /* "v1", "kv", bucket, key, "leases": no path has more parts */
 
 static bool refuse(struct kvt_refusal *refusal, int status, const char *message)
 {
@@ -26,7 +26,7 @@ static int hex_of(char c)
 	return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
 }
 
-/* Bytes of the sequence at text (RFC 3629); 0: it is none. */
+/* Returns the length of the UTF-8 sequence at `text` (RFC 3629); 0: it is not UTF-8. */
 static size_t utf8_sequence(const unsigned char *text, size_t len)
 {
 	unsigned char first = text[0], low = 0x80, high = 0xBF;
@@ -58,7 +58,7 @@ static bool is_utf8(struct kvw_slice text)
 	return true;
 }
 
-/* What one part of a target may be called in a refusal. */
+/* Words for one part of a target in a refusal's text. */
 struct part_words {
 	const char *bad_escape, *nul, *too_long, *not_utf8;
 };
@@ -70,7 +70,7 @@ struct part_words {
 			"the " what " is not UTF-8"                                                \
 	}
 
-/* Decodes `from`, at most `most` bytes, to the end of out->text. */
+/* Decodes `from` behind out->text, at most `most` bytes. */
 static bool decode(struct kvt_target *out, struct kvw_slice from, size_t most,
 	const struct part_words *words, struct kvw_slice *part, struct kvt_refusal *refusal)
 {
@@ -102,10 +102,10 @@ static bool decode(struct kvt_target *out, struct kvw_slice from, size_t most,
 
 /* --- the path --------------------------------------------------------------------------------- */
 
-/* Parts between slashes; true unless there are too many. */
+/* Cuts a path at its slashes. False: too many parts. */
 static bool cut(struct kvw_slice path, struct kvw_slice parts[PARTS], size_t *count)
 {
-	size_t begin = 1; /* after the first slash */
+	size_t begin = 1; /* behind the first slash */
 
 	*count = 0;
 	for (size_t i = 1; i <= path.len; i++) {
@@ -198,7 +198,8 @@ static bool whole_number(struct kvw_slice text, uint64_t most, uint64_t *out)
 	return text.len > 0;
 }
 
-/* Seconds as a decimal number, such as 30 or 30.0 or 1e-05: what Python writes for a float. */
+/* Reads seconds as a decimal number, such as 30 or 30.0 or 1e-05, which Python writes for a
+ * float. */
 static bool seconds(struct kvw_slice text, uint64_t *ns)
 {
 	char copy[48], *end;
@@ -261,7 +262,7 @@ bool kvt_tenant_parse(struct kvw_slice text, struct kvt_tenant *out)
 	return true;
 }
 
-/* The id is as long as a tenant's hash. */
+/* The table's id has the length of a tenant's hash, so that the same function reads both. */
 static bool take_table_value(struct kvt_target *out, struct kvw_slice name, struct kvw_slice value,
 	struct kvt_refusal *refusal)
 {

@@ -1,10 +1,11 @@
 /*
  * target.h - parses a request's target: decoded parts of the path, values of the query.
  *
- * The path is cut at its slashes first and decoded afterwards, so that %2F is a byte of a key and a raw '/' never is.
- * Stock clients send some characters raw and some encoded, and not always the same way: only decoded names are
- * compared. '.' and '..' are text like any other, and case is significant. Any other path than those below is refused,
- * with a sentence that names the expected form.
+ * The path is cut at its slashes first and decoded afterwards, so that %2F is a byte of a key and a
+ * raw '/' never is. Stock clients send some characters raw and some encoded, and not always the
+ * same way: only decoded names are compared. '.' and '..' are text like any other, and case is
+ * significant. Any other path than those below is refused, with a sentence that names the expected
+ * form.
  *
  * Pure functions, fuzzed.
  */
@@ -27,40 +28,42 @@ enum kvt_path {
 	KVT_PATH_GENERATIONS, /* /v1/generations */
 };
 
-#define KVT_TENANT_HEADER "X-Kvtier-Tenant" /* header field of a PUT */
+#define KVT_TENANT_HEADER "X-Kvtier-Tenant" /* header field of a PUT that names the tenant */
 
-#define KVT_LIST_MOST     1000 /* objects that one answer lists */
+#define KVT_LIST_MOST     1000 /* limit of objects in one answer */
 #define KVT_QUERY_MS_MOST UINT64_C(1000000000)
 
 /* A parsed target. Its slices point into itself, so it must not be copied. */
 struct kvt_target {
 	enum kvt_path path;
-	struct kvw_slice bucket, key; /* from the path, else empty */
-	struct kvw_slice id;          /* KVT_PATH_RELEASE; undecoded */
+	struct kvw_slice bucket, key; /* from the path, or empty */
+	struct kvw_slice id;          /* KVT_PATH_RELEASE: the lease's id, undecoded */
 
-	/* Values of the query; unknown names are ignored, as is the query of other paths. */
+	/* Values of the query. Unknown names are ignored, and so is the query of paths that take
+	 * none. */
 	bool has_timeout, has_ttl;
-	bool unchecked; /* check=0: the client proves the bytes itself */
+	bool unchecked; /* check=0: the client checks the bytes itself */
 	uint64_t timeout_ns, ttl_ns; /* KVT_PATH_LEASES */
 	struct kvw_slice after;      /* KVT_PATH_BUCKET */
-	size_t limit;                /* KVT_PATH_TRACE, too */
+	size_t limit;                /* limit=, of lists and of KVT_PATH_TRACE */
 	bool has_tenant;
-	struct kvt_tenant tenant; /* tenant of an erase */
+	struct kvt_tenant tenant; /* tenant whose objects are to be erased */
 	uint8_t table[KVT_TABLE_ID_BYTES]; /* KVT_PATH_GENERATIONS: id= */
 	uint64_t number;                   /* after= */
-	uint32_t slot;                     /* KVT_SLOT_NONE: none */
+	uint32_t slot;                     /* slot=; KVT_SLOT_NONE: none */
 
 	size_t used;
 	char text[KVT_BUCKET_MOST + 2 * KVT_OBJECT_KEY_MOST]; /* decoded */
 };
 
-/* Why a target was refused. */
+/* The status and text with which a target is refused. */
 struct kvt_refusal {
 	int status;          /* 400 or 404 */
 	const char *message; /* static */
 };
 
-/* `target` (of a request head: it begins with '/') is borrowed; id points into it. */
+/* Parses `target`, which is borrowed, comes from a request's head and begins with '/'; out->id
+ * points into it. */
 bool kvt_target_parse(struct kvw_slice target, struct kvt_target *out,
 	struct kvt_refusal *refusal) KVT_MUST_CHECK;
 

@@ -1,5 +1,5 @@
 /*
- * event_batch.c - see the header. The file uses only msgpack-c's packer, which is all inline.
+ * event_batch.c - encodes events with msgpack-c's packer, which is all inline functions.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -8,7 +8,7 @@
 
 #include "events/event_batch.h"
 
-#define TEXT_MAX 1024u /* most bytes of an adapter's name that are published */
+#define TEXT_MAX 1024u /* most bytes of an adapter's name in an event */
 
 void kvt_packed_finish(struct kvt_packed *packed)
 {
@@ -49,7 +49,8 @@ static void put_text(msgpack_packer *pk, const char *text)
 	msgpack_pack_str_body(pk, text, len);
 }
 
-/* Length of the UTF-8 character at `at`, which ends before `end`; 0: not a character. */
+/* Returns the length of the UTF-8 character at `at`, at most up to `end`; 0: there is no valid
+ * one. */
 static size_t utf8_length(const uint8_t *at, const uint8_t *end)
 {
 	static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};

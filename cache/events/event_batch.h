@@ -29,12 +29,12 @@
 struct kvt_packed {
 	uint8_t *data; /* owned */
 	size_t len, size;
-	bool failed; /* no memory: the contents are incomplete */
+	bool failed; /* memory was short, so the contents are incomplete */
 };
 
 void kvt_packed_finish(struct kvt_packed *packed);
 
-/* Writes one batch over the former contents. KVT_ENOMEM. */
+/* Writes one batch, which replaces the former contents. KVT_ENOMEM. */
 enum kvt_status kvt_event_batch_pack(struct kvt_packed *packed, int64_t wall_ns,
 	const struct kvt_event *events, size_t count) KVT_MUST_CHECK;
 

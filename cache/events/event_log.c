@@ -1,13 +1,14 @@
 /*
- * event_log.c - see the header.
+ * event_log.c - keeps events in a ring, and passes them to two readers.
  *
  *   stored/removed/cleared -> ring of records -> reader of kvt_event_log_take
  *                                             -> reader of the publisher -> batches -> ZeroMQ
  *
- * Two readers read one ring, each at a number of its own; a reader behind the oldest record has lost the records
- * between. A thread that adds copies a record under a lock held only for that copy; readers copy out under the same
- * lock, at most READ_BYTES at a time, and work on their copies. All memory is bounded from the start: the ring, a
- * buffer per reader (which grows for a single larger record, to KVT_EVENT_RECORD_MAX at most), and one encoded batch.
+ * Both readers read the same ring, and each has its own number of the next record; a reader behind
+ * the oldest record has lost the records between. A thread that adds copies a record under a lock
+ * held only for that copy; readers copy out under the same lock, at most READ_BYTES at a time, and
+ * work on their copies. All memory is bounded from the start: the ring, a buffer per reader (which
+ * grows for a single larger record, to KVT_EVENT_RECORD_MAX at most), and one encoded batch.
  *
  * Once the publisher's thread has read all events, it sleeps until another thread adds one, waits BATCH_NS for further
  * events, and then sends all. The eventfd is written once for each such sleep, so adding costs no system call while the
@@ -30,37 +31,44 @@
 #include "events/record_ring.h"
 
 #define QUEUE_MAX      (1u << 20) /* most events kept */
-#define EVENT_BYTES    2048u /* memory per event: a chunk of 256 tokens with its token ids fits */
+/* memory for each event: enough for a chunk of 256 tokens with its token ids */
+#define EVENT_BYTES    2048u
 #define QUEUE_BYTES    (64u << 20) /* most memory for all events */
-#define PUBLISH_QUEUE  4096u /* events kept for the publisher, if the configured queue is smaller */
-#define READ_BYTES     (64u << 10) /* bytes of records read at once, if more than one record */
+/* number of events kept for the publisher, if the configured queue is smaller */
+#define PUBLISH_QUEUE  4096u
+/* a reader copies at most this many bytes at a time, or one record */
+#define READ_BYTES     (64u << 10)
 #define BATCH_EVENTS   512u        /* events of one batch */
 #define BATCH_NS       (2 * 1000 * 1000)
-#define TURN_BATCHES   64 /* batches between two reads of the replay socket */
-#define SAY_NS         (60 * INT64_C(1000000000)) /* time between two log lines about lost events */
-#define WAITING_MS     2  /* time until an answer that waits for its asker is tried again */
-#define REPLAY_LOOK_NS (100 * INT64_C(1000000)) /* KVT_THREADS_CALLER: interval of reads of the replay socket */
+#define TURN_BATCHES   64 /* number of batches sent between two reads of the replay socket */
+/* least time between two log lines about lost events */
+#define SAY_NS         (60 * INT64_C(1000000000))
+#define WAITING_MS     2  /* an answer whose receiver is not ready is tried again after this time */
+/* KVT_THREADS_CALLER: interval at which the replay socket is read */
+#define REPLAY_LOOK_NS (100 * INT64_C(1000000))
 
-/* One reader of the ring. */
+/* A reader of the ring. */
 struct reader {
-	uint64_t next;       /* guarded by the log's lock, like `lost` */
-	uint64_t lost;       /* records lost because the reader was too slow */
+	uint64_t next;       /* number of the next record; under the log's lock, like `lost` */
+	uint64_t lost;       /* number of records that were lost because the reader was too slow */
 	bool reads;          /* the reader has begun */
-	uint64_t said;       /* part of `lost` that is in the log; the reader's own, like say_ns */
+	/* number of lost records that was logged; used by the reader only, like say_ns */
+	uint64_t said;
 	int64_t say_ns;      /* not before */
-	uint8_t *buffer;     /* owned: the reader's copies; only the reader uses it */
-	_Atomic size_t size; /* bytes of the buffer; written by the reader only, relaxed */
+	uint8_t *buffer;     /* owned: the reader's copies of records; used by the reader only */
+	_Atomic size_t size; /* size of the buffer; written by the reader only, relaxed */
 };
 
 struct kvt_event_log {
 	const struct kvt_surroundings *s; /* borrowed */
 
 	pthread_mutex_t lock;        /* guards the ring and the readers' numbers */
-	struct kvt_record_ring ring; /* numbers from 1: a sequence number of 0 means none */
+	struct kvt_record_ring ring; /* records are numbered from 1, because 0 means no number */
 	bool keeps;                  /* false: there can be no reader, so events are only counted */
 	struct reader taker;         /* kvt_event_log_take */
 
-	/* Only with an address; one thread at a time uses these: the publisher's, or the thread that steps. */
+	/* NULL without an address. One thread at a time uses these members: the publisher's, or the
+	 * one that steps. */
 	struct kvt_publisher *publisher;
 	struct reader feeder;
 	struct kvt_packed batch;
@@ -69,7 +77,7 @@ struct kvt_event_log {
 	bool threaded;
 	pthread_t thread;
 	int wake;           /* eventfd; -1 without a thread */
-	_Atomic bool awake; /* the thread knows of the added events */
+	_Atomic bool awake; /* the thread was woken for the events added so far */
 	_Atomic bool stop;
 };
 
@@ -117,7 +125,7 @@ void kvt_event_log_cleared(struct kvt_event_log *log, uint32_t tier)
 
 /* --- reading ---------------------------------------------------------------------------------- */
 
-/* Makes a buffer for at least `len` bytes. The lock is not held. */
+/* Makes the buffer at least `len` bytes long. The lock must not be held. */
 static bool make_room(struct reader *reader, size_t len)
 {
 	size_t size = atomic_load_explicit(&reader->size, memory_order_relaxed);
@@ -140,7 +148,8 @@ static void skip(struct reader *reader, uint64_t to)
 	reader->next = to;
 }
 
-/* Returns whether half of the ring's records lie between this reader and the record it would lose next. */
+/* Returns whether at least half of the ring's records are free for new events before this reader
+ * loses one. */
 static bool is_ahead(const struct kvt_record_ring *ring, const struct reader *reader)
 {
 	bool half_empty = ring->next - ring->oldest <= ring->most / 2 && ring->held <= ring->size / 2;
@@ -162,7 +171,8 @@ bool kvt_event_log_has_room(struct kvt_event_log *log)
 	return room;
 }
 
-/* Copies the records that fit. *need: length of a first record that is longer than the buffer, else 0. */
+/* Copies as many records as fit. *need: length of the first record if it alone is longer than the
+ * buffer, else 0. */
 static size_t copy_out(struct kvt_event_log *log, struct reader *reader, struct kvt_event *out,
 	size_t max, size_t *need)
 {
@@ -177,7 +187,7 @@ static size_t copy_out(struct kvt_event_log *log, struct reader *reader, struct 
 		skip(reader, log->ring.oldest);
 	while (n < max && reader->next < log->ring.next) {
 		record = kvt_record_ring_at(&log->ring, reader->next, &len);
-		if (len == 0) { /* the record was too long to keep */
+		if (len == 0) { /* the record was longer than the ring allows */
 			skip(reader, reader->next + 1);
 			continue;
 		}
@@ -195,7 +205,7 @@ static size_t copy_out(struct kvt_event_log *log, struct reader *reader, struct 
 	return n;
 }
 
-/* Reads up to max events in order; pointers hold until this reader reads again. */
+/* Reads up to `max` events in order. Pointers in them are valid until this reader reads again. */
 static size_t read_events(
 	struct kvt_event_log *log, struct reader *reader, struct kvt_event *out, size_t max)
 {
@@ -205,14 +215,14 @@ static size_t read_events(
 		return 0;
 	for (;;) {
 		if (!make_room(reader, need))
-			return 0; /* no event is lost yet; the next try may get memory */
+			return 0; /* no event is lost yet: the next try may get the memory */
 		n = copy_out(log, reader, out, max, &need);
 		if (n > 0 || need == 0)
 			return n;
 	}
 }
 
-/* Logs once a minute that a reader has lost events. */
+/* Logs, at most once a minute, that a reader has lost events. */
 static void say_lost(struct kvt_event_log *log, struct reader *reader, const char *who)
 {
 	int64_t now_ns = kvt_now(log->s);
@@ -236,7 +246,7 @@ size_t kvt_event_log_take(struct kvt_event_log *log, struct kvt_event *out, size
 
 /* --- publishing ------------------------------------------------------------------------------- */
 
-/* Sends up to TURN_BATCHES batches; returns how many. */
+/* Sends up to TURN_BATCHES batches; returns their number. */
 static size_t publish(struct kvt_event_log *log)
 {
 	size_t sent = 0, n;
@@ -272,7 +282,8 @@ static void *run(void *arg)
 		(void)!eventfd_read(log->wake, &count);
 		if (!busy && atomic_load(&log->awake) && !atomic_load(&log->stop))
 			nanosleep(&pause, NULL);
-		atomic_store(&log->awake, false); /* before reading: later events wake the thread again */
+		/* set before events are read, so that later ones wake the thread again */
+		atomic_store(&log->awake, false);
 		busy = publish(log) == TURN_BATCHES;
 		busy |= kvt_publisher_serve(log->publisher, &waits) > 0;
 	}
@@ -300,7 +311,8 @@ size_t kvt_event_log_step(struct kvt_event_log *log, int64_t *next_ns)
 
 /* --- life ------------------------------------------------------------------------------------- */
 
-/* The caller's threads handle signals; and a thread created on one core may use all cores. */
+/* Starts the thread with signals blocked, since the caller's threads handle them, and lets it run
+ * on all cores. */
 static bool start_thread(struct kvt_event_log *log)
 {
 	sigset_t all, before;
@@ -310,7 +322,7 @@ static bool start_thread(struct kvt_event_log *log)
 	log->wake = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
 	if (log->wake < 0)
 		return false;
-	log->threaded = true; /* set before the thread reads it */
+	log->threaded = true; /* set here because the thread reads it */
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &before);
 	error = pthread_create(&log->thread, NULL, run, log);
@@ -337,7 +349,8 @@ static enum kvt_status create_queue(struct kvt_event_log *log, const struct kvt_
 	log->keeps = events > 0;
 	bytes = events * EVENT_BYTES < QUEUE_BYTES ? events * EVENT_BYTES : QUEUE_BYTES;
 	if (log->keeps && bytes < KVT_EVENT_RECORD_MAX)
-		bytes = KVT_EVENT_RECORD_MAX; /* any record fits; untouched pages cost nothing */
+		/* enough for any record; pages that are not used cost nothing */
+		bytes = KVT_EVENT_RECORD_MAX;
 	return kvt_record_ring_init(&log->ring, bytes, events, 1);
 }
 
@@ -407,7 +420,8 @@ const char *kvt_event_log_replay_address(const struct kvt_event_log *log)
 	return log->publisher == NULL ? "" : kvt_publisher_replay_address(log->publisher);
 }
 
-/* Number of records that a reader has lost, including those it will miss at its next read. The lock is held. */
+/* Returns the number of records that a reader has lost, with those that it will miss at its next
+ * read. The lock must be held. */
 static uint64_t lost_of(const struct kvt_event_log *log, const struct reader *reader)
 {
 	uint64_t behind = reader->reads && reader->next < log->ring.oldest

@@ -1,5 +1,5 @@
 /*
- * event_record.c - see the header. Layout: head, tokens, hashes, parent, LoRA's name with its final
+ * event_record.c - writes and reads records. Layout: head, tokens, hashes, parent, LoRA's name with its final
  * 0. Tokens come first because only they need alignment.
  */
 #include <string.h>
@@ -9,14 +9,14 @@
 struct head {
 	uint8_t kind, tier, hash_bytes, has_parent;
 	uint32_t count, block_size;
-	uint32_t tokens;     /* number of tokens; 0: not given */
-	uint32_t lora_bytes; /* including the final 0; 0: no adapter */
+	uint32_t tokens;     /* number of token ids; 0: not given */
+	uint32_t lora_bytes; /* with its final 0; 0: there is no adapter */
 	uint32_t unused;
 };
 
 #define BLOCKS_MAX (1u << 20)
 
-/* The published data of the blocks; all zero where no event is possible. */
+/* Returns the head of the record for these blocks; all zero if they make no event. */
 static struct head head_of(enum kvt_event_kind kind, uint32_t tier, const struct kvt_blocks *blocks)
 {
 	struct head head = {.kind = (uint8_t)kind, .tier = (uint8_t)tier};

@@ -10,10 +10,11 @@
 
 #include "kvtier/kvtier.h"
 
-#define KVT_EVENT_RECORD_MAX (4u << 20) /* most bytes of one record */
+#define KVT_EVENT_RECORD_MAX (4u << 20) /* most bytes of a record */
 
-/* Length of an event's record. blocks: NULL for KVT_EVENT_CLEARED. 0: these blocks make no event
- * (no blocks, a wrong width, or longer than KVT_EVENT_RECORD_MAX). */
+/* Returns the length of an event's record. blocks: NULL for KVT_EVENT_CLEARED. 0: these blocks make
+ * no event (there are none, their hashes have a wrong width, or the record would be longer than
+ * KVT_EVENT_RECORD_MAX). */
 size_t kvt_event_record_size(enum kvt_event_kind kind, const struct kvt_blocks *blocks);
 
 /* Writes the record, to an address that is a multiple of 8. */

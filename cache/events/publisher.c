@@ -1,13 +1,13 @@
 /*
- * publisher.c - see the header.
+ * publisher.c - sends batches on the PUB socket, and answers requests for replays.
  *
- * A PUB socket silently drops messages beyond its limit. With ZMQ_XPUB_NODROP it reports a drop, but then sends to no
- * subscriber; so the publisher sends a refused batch once more with dropping allowed. ZeroMQ then skips the slow
- * subscriber until that has read, without a report: the counter shows how often a subscriber began to lose batches, not
- * how many batches it lost.
+ * A PUB socket silently drops messages beyond its limit. With ZMQ_XPUB_NODROP it reports a drop,
+ * but then sends to no subscriber; so the publisher sends a refused batch once more with dropping
+ * allowed. ZeroMQ then skips the slow subscriber until that has read, without a report: the counter
+ * shows how often a subscriber began to lose batches, not how many batches it lost.
  *
- * A ROUTER with ZMQ_ROUTER_MANDATORY reports that an asker's queue is full or the asker is gone. The report comes at a
- * message's first frame, so no message is cut in two.
+ * A ROUTER with ZMQ_ROUTER_MANDATORY reports that an asker's queue is full or the asker is gone.
+ * The report comes at a message's first frame, so no message is cut in two.
  */
 #include <errno.h>
 #include <stdatomic.h>
@@ -20,21 +20,22 @@
 #include "events/record_ring.h"
 
 #define PUBLISH_HWM   1000                      /* most messages that wait for one subscriber */
-#define REPLAY_HWM    64                        /* most messages that wait for one asker */
-#define LINGER_MS     100                       /* time for sent messages to leave when the sockets close */
+#define REPLAY_HWM    64 /* most messages that wait for one receiver of a replay */
+#define LINGER_MS     100 /* when the sockets are closed, messages have this time to be sent */
 #define REQUEST_MAX   4096                      /* most bytes of a received frame */
-#define REPLAY_TURN   64                        /* messages of a replay in one turn */
-#define GIVE_UP_NS    (5 * INT64_C(1000000000)) /* time after which a replay without progress is given up */
-#define BATCH_BYTES   256u                      /* about the smallest size of a kept batch */
+#define REPLAY_TURN   64                        /* most messages of a replay in one turn */
+/* a replay is dropped after this time without progress */
+#define GIVE_UP_NS    (5 * INT64_C(1000000000))
+#define BATCH_BYTES   256u /* a kept batch is assumed to have at least this many bytes */
 #define BATCHES_MAX   65536u                    /* most batches that are kept */
 #define ADDRESS_BYTES 256
 
 /* The replay that is being sent. */
 struct answer {
 	bool active;
-	zmq_msg_t asker;    /* the asker's identity; set while active */
+	zmq_msg_t asker;    /* identity of the receiver; set while a replay is being sent */
 	uint64_t next, end; /* batches still to send */
-	int64_t moved_ns;   /* time of the last progress */
+	int64_t moved_ns;   /* time when the last message was sent */
 };
 
 struct counters {
@@ -47,7 +48,7 @@ struct kvt_publisher {
 	char *topic;
 	size_t topic_len;
 	char address[ADDRESS_BYTES], replay_address[ADDRESS_BYTES];
-	struct kvt_record_ring kept; /* the kept batches; with a replay socket only */
+	struct kvt_record_ring kept; /* the kept batches, if there is a replay socket */
 	uint64_t next;               /* number of the next batch */
 	struct answer answer;
 	struct counters count;
@@ -90,7 +91,7 @@ static bool is_set(const char *text)
 	return text != NULL && text[0] != '\0';
 }
 
-/* Opens a bound socket and finds its real address; NULL with a line in the log. */
+/* Opens a bound socket and finds its real address. Returns NULL on failure, which is logged. */
 static void *open_socket(
 	struct kvt_publisher *p, int type, const char *address, int hwm, char *real)
 {
@@ -117,7 +118,8 @@ static void *open_socket(
 	return NULL;
 }
 
-/* Opens the replay socket; a failure leaves the publisher without one. KVT_ENOMEM: no memory for the batches. */
+/* Opens the replay socket; if that fails, the publisher works without one. KVT_ENOMEM: there is no
+ * memory for the batches. */
 static enum kvt_status open_replay(struct kvt_publisher *p, const struct kvt_config *config)
 {
 	uint64_t bytes = config->events_replay_bytes, most = bytes / BATCH_BYTES;
@@ -239,7 +241,8 @@ void kvt_publisher_skip(struct kvt_publisher *p)
 
 /* --- replay ----------------------------------------------------------------------------------- */
 
-/* Sends one message to the asker. False: not now, or never (errno). */
+/* Sends one message to the receiver of a replay. Returns false if that is impossible now, or for
+ * good (errno). */
 static bool reply(struct kvt_publisher *p, const char *topic, size_t topic_len, uint64_t number,
 	const void *batch, size_t len)
 {
@@ -254,7 +257,7 @@ static bool reply(struct kvt_publisher *p, const char *topic, size_t topic_len, 
 	       send_frame(p->replay, batch, len, false);
 }
 
-/* Sends the answer's next message: a batch that is still kept, or the end marker. */
+/* Sends the next message of the replay: a batch that is still kept, or the end marker. */
 static bool answer_one(struct kvt_publisher *p)
 {
 	struct answer *a = &p->answer;
@@ -267,7 +270,7 @@ static bool answer_one(struct kvt_publisher *p)
 		batch = kvt_record_ring_at(&p->kept, a->next, &len);
 		if (len > 0)
 			break;
-		a->next++; /* the batch's place is empty: the asker sees the gap */
+		a->next++; /* this batch was not kept: the receiver sees the gap */
 	}
 	if (a->next < a->end) {
 		if (!reply(p, p->topic, p->topic_len, a->next, batch, len))
@@ -282,7 +285,7 @@ static bool answer_one(struct kvt_publisher *p)
 	return true;
 }
 
-/* Sends a part of the answer. Returns how many messages were sent. */
+/* Sends a part of the replay. Returns the number of messages. */
 static size_t go_on(struct kvt_publisher *p, bool *waits)
 {
 	struct answer *a = &p->answer;
@@ -298,13 +301,13 @@ static size_t go_on(struct kvt_publisher *p, bool *waits)
 			*waits = true;
 			break;
 		}
-		bump(&p->count.given_up, 1); /* the asker is gone, or sleeps */
+		bump(&p->count.given_up, 1); /* the receiver is gone, or does not read */
 		end_answer(p);
 	}
 	return sent;
 }
 
-/* Reads one request and begins its answer. False: no request waited. */
+/* Reads a request and begins to answer it. Returns false if no request has come. */
 static bool take_request(struct kvt_publisher *p)
 {
 	struct answer *a = &p->answer;
@@ -372,7 +375,7 @@ void kvt_publisher_wait(struct kvt_publisher *p, int fd, long timeout_ms)
 		{.fd = fd, .events = ZMQ_POLLIN},
 		{.socket = p->replay, .events = ZMQ_POLLIN},
 	};
-	/* while one answer waits for its asker, other requests wait for their turn */
+	/* while one replay waits for its receiver, further requests are not read */
 	bool listen = p->replay != NULL && !p->answer.active;
 
 	(void)!zmq_poll(items, listen ? 2 : 1, timeout_ms);

@@ -1,5 +1,5 @@
 /*
- * publisher.h - the two ZeroMQ sockets on which a cache publishes its events, like a vLLM engine.
+ * publisher.h - two ZeroMQ sockets on which a cache publishes its events, like a vLLM engine.
  *
  *   PUB     [topic][sequence, 8 bytes big-endian, from 0][batch]
  *   ROUTER  a DEALER sends   [""][first sequence wanted, 8 bytes big-endian]
@@ -23,20 +23,20 @@
 
 struct kvt_publisher;
 
-/* KVT_MISS: no address is configured, or it cannot be bound (logged). KVT_ENOMEM. */
+/* KVT_MISS: no address is configured, or it cannot be bound, which is logged. KVT_ENOMEM. */
 enum kvt_status kvt_publisher_create(const struct kvt_config *config,
 	const struct kvt_surroundings *s, struct kvt_publisher **out) KVT_MUST_CHECK;
-/* Gives messages that were sent a tenth of a second to leave. NULL is allowed. */
+/* Waits a tenth of a second at most for messages to be sent. NULL is allowed. */
 void kvt_publisher_destroy(struct kvt_publisher *p);
 
-/* Numbers a batch, sends it and keeps it for replay. */
+/* Gives a batch its number, sends it, and keeps it for replay. */
 void kvt_publisher_send(struct kvt_publisher *p, const void *batch, size_t len);
 
-/* Uses a number without a batch, so that subscribers see the loss. */
+/* Uses up a number without a batch, so that subscribers notice the loss. */
 void kvt_publisher_skip(struct kvt_publisher *p);
 
-/* Answers requests for a replay, a part at a time. Returns how many actions it took; 0: none. *waits: an answer is
- * under way whose asker is not ready. */
+/* Answers requests for replays, a part at a time. Returns the number of actions. *waits: a replay
+ * is under way whose receiver is not ready. */
 size_t kvt_publisher_serve(struct kvt_publisher *p, bool *waits);
 
 bool kvt_publisher_has_replay(const struct kvt_publisher *p);
@@ -44,7 +44,7 @@ bool kvt_publisher_has_replay(const struct kvt_publisher *p);
 /* Returns when `fd` can be read, a replay is requested, or after timeout_ms (-1: never). */
 void kvt_publisher_wait(struct kvt_publisher *p, int fd, long timeout_ms);
 
-/* Bound addresses, with the real port for "*" or 0; "": none. Static. */
+/* Return the bound addresses, with the real port for "*" or 0; "": none is bound. Static. */
 const char *kvt_publisher_address(const struct kvt_publisher *p);
 const char *kvt_publisher_replay_address(const struct kvt_publisher *p);
 
@@ -52,8 +52,8 @@ struct kvt_publisher_stats {
 	uint64_t batches, bytes; /* sent */
 	uint64_t drops; /* how often a subscriber was too slow and began to lose batches */
 	uint64_t replays, replays_given_up;
-	uint64_t replay_bytes_held; /* of batches kept */
-	uint64_t memory_bytes;      /* limit of the memory of kept batches */
+	uint64_t replay_bytes_held; /* bytes of batches kept */
+	uint64_t memory_bytes;      /* most memory of kept batches */
 };
 /* Any thread. */
 void kvt_publisher_stats(const struct kvt_publisher *p, struct kvt_publisher_stats *out);

@@ -1,9 +1,9 @@
 /*
- * record_ring.c - see the header.
+ * record_ring.c - places records in the memory, and finds them by number.
  *
  * Records lie one after another; a record that does not fit before the end of the memory begins at
- * 0 again, and the bytes at the end stay unused for that turn. The table of places makes any record
- * reachable by its number, so that readers keep a number and no address.
+ * 0 again, and the bytes at the end stay unused until the next time round. The table of places
+ * makes any record reachable by its number, so that readers keep a number and no address.
  */
 #include <assert.h>
 #include <stdbool.h>
@@ -45,7 +45,8 @@ static void drop_oldest(struct kvt_record_ring *ring)
 	ring->oldest++;
 }
 
-/* Finds the begin of the oldest record with bytes; false: no record, all the memory is free. */
+/* Finds the begin of the oldest record that has bytes. Returns false if there is none, and so all
+ * memory is free. */
 static bool find_head(struct kvt_record_ring *ring, size_t *head)
 {
 	while (ring->oldest < ring->next && place_of(ring, ring->oldest)->len == 0 &&
@@ -57,18 +58,20 @@ static bool find_head(struct kvt_record_ring *ring, size_t *head)
 	return true;
 }
 
-/* Finds an offset with `room` free bytes, for which the oldest records leave. room <= size. */
+/* Finds an offset with `room` free bytes, which is at most the size; drops the oldest records for
+ * it. */
 static size_t make_room(struct kvt_record_ring *ring, size_t room)
 {
 	size_t head;
 
 	while (find_head(ring, &head)) {
-		if (ring->tail > head) { /* in use: head to tail */
+		if (ring->tail > head) { /* used: from head to tail */
 			if (ring->size - ring->tail >= room)
 				return ring->tail;
 			if (head >= room)
 				return 0;
-		} else if (head - ring->tail >= room) { /* free: tail to head; equal: full */
+		} else if (head - ring->tail >= room) {
+			/* free: from tail to head; none if both are equal */
 			return ring->tail;
 		}
 		drop_oldest(ring);

@@ -1,9 +1,9 @@
 /*
  * blend.c - chooses the tokens of loaded fragments that are computed again.
  *
- * The first tokens of a fragment come first: they deviate most, since they should attend to the text before the
- * fragment. Then follow the tokens whose keys and values deviate most on the first layers, which by CacheBlend (arXiv
- * 2405.16444) predicts those that deviate most on all layers.
+ * The first tokens of a fragment come first: they deviate most, since they should attend to the
+ * text before the fragment. Then follow the tokens whose keys and values deviate most on the first
+ * layers, which by CacheBlend (arXiv 2405.16444) predicts those that deviate most on all layers.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -54,7 +54,7 @@ struct candidate {
 	uint32_t token;
 };
 
-/* Order: largest deviation first; of equals the earlier token. */
+/* Compares tokens: the one that deviates more comes first; of equal ones the earlier. */
 static int by_deviation(const void *a, const void *b)
 {
 	const struct candidate *x = a, *y = b;
@@ -78,7 +78,8 @@ static bool fragments_fit(const struct kvt_fragment *fragments, size_t n, size_t
 	return end <= prompt_tokens;
 }
 
-/* Chooses the first tokens of each fragment, one of each at a time. Returns the rest of `room`. */
+/* Chooses the first tokens of each fragment: one of each fragment, then a second one of each, and
+ * so on. Returns how much of `room` is left. */
 static size_t choose_first(const struct kvt_blend *blend, const struct kvt_fragment *fragments, size_t n, uint8_t *chosen,
 	size_t room)
 {

@@ -1,9 +1,9 @@
 /*
  * cut.c - cuts a prompt into fragments.
  *
- * A cut by content depends only on a hash of the last 16 tokens, so that the same text has the same candidates
- * anywhere. Because of the least length, the last cut decides which candidates count, so two readings of one text may
- * begin differently; from their first common cut on they agree.
+ * A cut by content depends only on a hash of the last 16 tokens, so that the same text has the same
+ * candidates anywhere. Because of the least length, the last cut decides which candidates count, so
+ * two readings of one text may begin differently; from their first common cut on they agree.
  */
 #include <stdbool.h>
 #include <string.h>
@@ -13,7 +13,8 @@
 #define LEAST_TOKENS   16u
 #define AVERAGE_MOST   65536u
 #define LONGEST_MOST   (1u << 20)
-#define BITS_OF_TOKEN  4 /* bits by which one token moves the window's hash; the window has 64 / 4 tokens */
+/* the window's hash is shifted by this many bits for each token, so the window has 64 / 4 tokens */
+#define BITS_OF_TOKEN  4
 #define WINDOW_TOKENS  16u
 
 /* The fragments found so far. */

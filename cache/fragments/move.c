@@ -1,11 +1,13 @@
 /*
- * move.c - turns keys by a distance.
+ * move.c - turns keys to positions at a distance.
  *
- * Every token of a fragment moves by the same distance, so cosine and sine of each pair are computed once a fragment,
- * in double from an angle that is reduced there, and a head costs six operations a pair. Heads are turned in blocks:
- * widened to float, turned, rounded back, in three loops over a few KiB that the compiler makes into vectors; the same
- * body is compiled with AVX2, which runs where the machine has it, and without. Where only a part of a head turns, the
- * whole head is copied, and these loops process that part alone. Its share of memcpy: `bench/run.sh fragments`.
+ * Every token of a fragment moves by the same distance, so cosine and sine of each pair are
+ * computed once a fragment, in double from an angle that is reduced there, and a head costs six
+ * operations a pair. Heads are turned in blocks: widened to float, turned, rounded back, in three
+ * loops over a few KiB that the compiler makes into vectors; the same body is compiled with AVX2,
+ * which runs where the machine has it, and without. Where only a part of a head turns, the whole
+ * head is copied, and these loops process that part alone. `bench/run.sh fragments` compares its
+ * speed with memcpy.
  */
 #include <math.h>
 #include <string.h>
@@ -13,7 +15,8 @@
 #include "fragments/number.h"
 #include "fragments/rope.h"
 
-#define BLOCK 2048 /* values turned at a time: 8 KiB of floats, a part of the first cache */
+/* number of values turned at a time: 8 KiB of floats, which fit into the first cache */
+#define BLOCK 2048
 
 #if defined(__x86_64__)
 #include <cpuid.h>
@@ -26,8 +29,8 @@
 
 #define INLINE static inline __attribute__((always_inline))
 
-/* Returns whether this machine has all instructions of the faster kernel. Called once a turn: a virtual machine may
- * answer slowly. */
+/* Returns whether this machine has all instructions of the faster kernel. Called once for each
+ * turn, because on a virtual machine the question may be slow. */
 static bool has_vectors(void)
 {
 #if WITH_AVX2
@@ -149,13 +152,13 @@ INLINE void save(enum kvt_rope_values values, void *to, const float *x, size_t n
 		narrow(x, to, n);
 }
 
-/* Moves one block of heads: at most BLOCK values. widen, narrow: of half precision. */
+/* Moves one block of heads, at most BLOCK values. widen and narrow convert half precision. */
 INLINE void move_block_with(const struct kvt_rope_turn *turn, enum kvt_rope_values values, void *to, const void *from,
 	size_t heads, widen_fn *widen, narrow_fn *narrow)
 {
 	size_t value = value_bytes(values), step = turn->head * value, first = turn->offset * value;
 	bool whole = turn->rotated == turn->head;
-	/* number of values that turn */
+	/* number of values that are turned */
 	size_t rows = whole ? 1 : heads, n = whole ? heads * turn->head : turn->rotated;
 	float x[BLOCK];
 

@@ -1,9 +1,10 @@
 /*
  * rope_read.c - reads a model's config.json: how its keys turn with their position.
  *
- * The newer form has all numbers in `rope_parameters`, the older form has separate `rope_theta`, `rope_scaling` and
- * `partial_rotary_factor`; this file reads both, and the names of GPT-NeoX and GPT-J. It refuses any unknown member
- * that could change angles: a wrong turn damages answers silently.
+ * The newer form has all numbers in `rope_parameters`, the older form has separate `rope_theta`,
+ * `rope_scaling` and `partial_rotary_factor`; this file reads both, and the names of GPT-NeoX and
+ * GPT-J. It refuses any unknown member that could change angles: a wrong turn damages answers
+ * silently.
  */
 #include <jansson.h>
 #include <math.h>
@@ -32,12 +33,12 @@ static const struct model models[] = {
 
 /* State of reading a file. */
 struct reading {
-	json_t *text;  /* the language model's part; borrowed */
+	json_t *text;  /* the part of the file for the language model; borrowed */
 	json_t *turns; /* rope_parameters or rope_scaling, or NULL; borrowed */
 	const struct model *model;
 	struct kvt_rope_scale scale;
 	struct kvt_rope rope;
-	char *why; /* [KVT_ROPE_TEXT], the caller's */
+	char *why; /* the caller's buffer of KVT_ROPE_TEXT bytes for the reason */
 };
 
 __attribute__((format(printf, 3, 4))) static enum kvt_status refuse(
@@ -51,7 +52,7 @@ __attribute__((format(printf, 3, 4))) static enum kvt_status refuse(
 	return status;
 }
 
-/* Reads a number if `from` has it; low <= it <= high. */
+/* Reads a number, if `from` has it, which must be from `low` to `high`. */
 static enum kvt_status number(
 	struct reading *r, const json_t *from, const char *key, double low, double high, double *out)
 {
@@ -114,9 +115,10 @@ static enum kvt_status refuse_turns(struct reading *r, const char *const *names)
 }
 
 /*
- * Refuses some models with latent keys: vLLM turns neighbours whatever rope_interleave says, and truncates YaRN's ramp
- * whatever truncate says, so that vLLM computes a model with other settings differently from its training, or not at
- * all. An indexer (index_topk) has keys of its own, which have positions, too.
+ * Refuses some models with latent keys. vLLM always turns neighbours, even if rope_interleave is
+ * false, and always truncates YaRN's ramp, even if `truncate` is false; so vLLM computes a model
+ * with such settings differently from its training, or not at all. An indexer (index_topk) has keys
+ * of its own, which have positions, too.
  */
 static enum kvt_status refuse_of_latent(struct reading *r)
 {
@@ -140,7 +142,7 @@ static enum kvt_status refuse_others(struct reading *r)
 {
 	static const char *const of_model[] = {"dual_chunk_attention_config", "rope_local_base_freq", "no_rope_layers",
 		"no_rope_layer_interval", "global_rope_theta", "local_rope_theta", "alibi", NULL};
-	/* for models that are not listed as latent */
+	/* keys that only models with latent keys have, also those that are not listed as such */
 	static const char *const latent[] = {"q_lora_rank", "kv_lora_rank", NULL};
 	static const char *const of_turns[] = {"mrope_section", "use_fope", "full_attention", "sliding_attention",
 		"chunked_attention", "linear_attention", "short_factor", "mixed_b", NULL};
@@ -158,9 +160,10 @@ static enum kvt_status read_scheme(struct reading *r)
 		const char *name;
 		enum kvt_rope_scheme scheme;
 		int models;
+	/* the name that vLLM gives the scheme after it has read the model */
 	} schemes[] = {{"default", KVT_ROPE_PLAIN, OTHERS | LATENT}, {"linear", KVT_ROPE_LINEAR, OTHERS},
 		{"ntk", KVT_ROPE_NTK, OTHERS}, {"yarn", KVT_ROPE_YARN, OTHERS | LATENT}, {"llama3", KVT_ROPE_LLAMA3, OTHERS},
-		{"deepseek_yarn", KVT_ROPE_YARN, LATENT}}; /* vLLM's name, after it has read the model */
+		{"deepseek_yarn", KVT_ROPE_YARN, LATENT}};
 	int mine = r->model->latent ? LATENT : OTHERS;
 	const json_t *value = json_object_get(r->turns, "rope_type");
 	const char *name;
@@ -227,7 +230,8 @@ static enum kvt_status read_theta(struct reading *r)
 	return status;
 }
 
-/* Reads a latent vector, without positions, and a rotary key, which turns completely. */
+/* Reads sizes of a latent vector, which has no position, and of a rotary key, of which all values
+ * turn. */
 static enum kvt_status read_latent(struct reading *r)
 {
 	double latent = 0, key = 0, part = 1;

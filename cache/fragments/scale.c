@@ -1,8 +1,9 @@
 /*
- * scale.c - frequencies of a rotary model from the numbers of its configuration.
+ * scale.c - computes the frequencies of a rotary model from the numbers of its configuration.
  *
- * Engines compute frequencies in single precision and multiply positions by the rounded result. A long move repeats
- * that rounding thousands of times, so a frequency here is a float as well; all steps before it use double.
+ * Engines compute frequencies in single precision and multiply positions by the rounded result. A
+ * long move repeats that rounding thousands of times, so a frequency here is a float as well; all
+ * steps before it use double.
  */
 #include "fragments/scale.h"
 
@@ -10,7 +11,8 @@
 
 #define TURN 6.283185307179586 /* a whole turn, radians */
 
-/* The pair (as a real number) that makes `turns` turns over the positions of the model's training. */
+/* Returns the pair, as a real number, that makes `turns` turns over the positions of the model's
+ * training. */
 static double yarn_pair(const struct kvt_rope_scale *s, uint32_t rotated, double turns)
 {
 	return rotated * log(s->original / (turns * TURN)) / (2 * log(s->theta));
@@ -34,7 +36,7 @@ static double yarn(const struct kvt_rope_scale *s, uint32_t rotated, uint32_t pa
 	low = low < 0 ? 0 : low;
 	high = high > rotated - 1 ? rotated - 1 : high;
 	if (low == high)
-		high += 0.001; /* a step, not a division by zero */
+		high += 0.001; /* avoids a division by zero: the ramp becomes a step */
 	divided = clamp((pair - low) / (high - low), 0, 1);
 	return plain / s->factor * divided + plain * (1 - divided);
 }

@@ -1,4 +1,4 @@
-/* scale.h - frequencies of a rotary model from the numbers of its configuration. */
+/* scale.h - computes the frequencies of a rotary model from the numbers of its configuration. */
 #ifndef KVT_FRAGMENTS_SCALE_H
 #define KVT_FRAGMENTS_SCALE_H
 
@@ -9,21 +9,24 @@
 enum kvt_rope_scheme {
 	KVT_ROPE_PLAIN,
 	KVT_ROPE_LINEAR, /* positions are divided by the factor */
-	KVT_ROPE_NTK,    /* theta grows with the factor */
-	KVT_ROPE_YARN,   /* fast pairs stay, slow ones are divided, a ramp between them */
-	KVT_ROPE_LLAMA3, /* likewise, with a ramp over wave lengths */
+	KVT_ROPE_NTK,    /* theta is increased by a power of the factor */
+	/* fast pairs are not changed, slow ones are divided, with a ramp between them */
+	KVT_ROPE_YARN,
+	KVT_ROPE_LLAMA3, /* like YARN, but with a ramp over wave lengths */
 };
 
 /* Numbers of a configuration. Each scheme reads only the numbers that it names. */
 struct kvt_rope_scale {
 	enum kvt_rope_scheme scheme;
 	double theta;            /* over 1 */
-	double factor;           /* all but PLAIN: at least 1 */
-	double original;         /* YARN, LLAMA3: positions of the model's training, at least 1 */
-	double beta_fast;        /* YARN: turns over `original` from which a pair stays */
-	double beta_slow;        /* YARN: turns up to which a pair is divided */
-	bool truncate;           /* YARN: the ramp's ends are whole pairs */
-	double low, high;        /* LLAMA3: `original` over wave lengths, low to high */
+	double factor;           /* at least 1; not used for PLAIN */
+	double original; /* YARN, LLAMA3: number of positions in the model's training, at least 1 */
+	/* YARN: a pair with at least so many turns over `original` is not changed */
+	double beta_fast;
+	double beta_slow;        /* YARN: a pair with at most so many turns is divided */
+	bool truncate;           /* YARN: the ends of the ramp are rounded to whole pairs */
+	/* LLAMA3: `original` divided by wave lengths: the ramp is from low to high */
+	double low, high;
 };
 
 /* Writes frequency[rotated / 2], as vLLM computes them. */

@@ -1,9 +1,9 @@
 /*
- * value.c - copies a fragment's chunk from an engine's paged cache and into it.
+ * value.c - copies a fragment's chunk from an engine's paged cache, and into it.
  *
- * The copy proceeds in runs of tokens that lie in one block. A run without gaps in the paged cache is one copy, or one
- * turn of all its heads; any other run goes token by token, head by head, or, where even a head's values are apart (as
- * in keys of attention on CPUs), value by value.
+ * The copy proceeds in runs of tokens that are in one block. A run without gaps in the paged cache
+ * is one copy, or one turn of all its heads; any other run is copied token by token, head by head,
+ * or, where even a head's values are apart (as in keys of attention on CPUs), value by value.
  */
 #include <string.h>
 
@@ -101,13 +101,13 @@ static void go_on(struct cursor *c, uint64_t bytes)
 	}
 }
 
-/* The next bytes in place, or NULL: a segment ends within them. */
+/* Returns the address of the next bytes, or NULL if a segment ends within them. */
 static char *whole(const struct cursor *c, uint64_t bytes)
 {
 	return c->segment->bytes - c->at >= bytes ? (char *)c->segment->base + c->at : NULL;
 }
 
-/* Copies bytes across segments, and advances. */
+/* Copies bytes, which may cross segments, and moves the cursor past them. */
 static void carry(struct cursor *c, void *memory, uint64_t bytes, bool out)
 {
 	while (bytes > 0) {
@@ -126,7 +126,7 @@ static void carry(struct cursor *c, void *memory, uint64_t bytes, bool out)
 
 /* --- the paged side --------------------------------------------------------------------------- */
 
-/* One kind of one layer: all keys or all values. */
+/* Either all keys or all values of one layer. */
 struct side {
 	const struct kvt_fragment_plane *plane;
 	const struct kvt_fragment_place *place;
@@ -149,7 +149,8 @@ static uint64_t head_bytes(const struct side *s)
 	return (uint64_t)s->head * s->value_bytes;
 }
 
-/* Number of heads from here on without a gap: 1 or all of a token or of a run of tokens; 0: values are apart. */
+/* Returns how many heads from here on have no gap between them: 1, all of a token, or all of a run
+ * of tokens; 0: even the values of a head are apart. */
 static uint64_t heads_together(const struct side *s, uint64_t tokens)
 {
 	if (s->plane->value != (int64_t)s->value_bytes && s->head > 1)
@@ -247,7 +248,8 @@ static void pass_side(const struct side *s, struct cursor *c, uint64_t slot, uin
 	}
 }
 
-/* The last side of a layer: sides are 1, keys, and 0, values; latent keys have no values. */
+/* Returns the last side of a layer. Side 1 has the keys, side 0 the values, which latent keys do
+ * not have. */
 static int last_side(const struct kvt_fragment_shape *shape)
 {
 	return shape->value_head > 0 ? 0 : 1;

@@ -1,13 +1,14 @@
 /*
- * cuda.c - the CUDA backend: an engine's life.
+ * cuda.c - the CUDA backend: creates and destroys engines.
  *
- * The backend uses the device's primary context, like the CUDA runtime of the same process: it can use streams, events
- * and memory of the engine's framework. The backend retains the context, and makes it current only for the length of a
- * call, so that no thread keeps a context that it did not have and no context appears on another device.
+ * The backend uses the device's primary context, like the CUDA runtime of the same process: so it
+ * can use streams, events and memory of the framework that the LLM engine uses. The backend retains
+ * the context, and makes it current only for the length of a call, so that no thread keeps a
+ * context that it did not have and no context appears on another device.
  *
- * Streams do not synchronise with the default stream. Streams of scatters have the higher priority: an engine waits for
- * a load, not for a store. Without an image of the kernel, or on a device without a matching one, only copies remain;
- * without staging memory, kernel and copies.
+ * Streams do not synchronise with the default stream. Streams of scatters have the higher priority,
+ * because an LLM engine waits for loads, not for stores. Without a compiled kernel, or on a device
+ * that it does not fit, only copies are possible; without staging memory, kernel and copies.
  */
 #include "gpu/cuda_backend.h"
 
@@ -27,7 +28,7 @@ static int attribute(struct kvt_gpu_engine *e, int which)
 	return e->driver.device_attribute(&value, which, e->device) == KVT_CUDA_SUCCESS ? value : 0;
 }
 
-/* Finds driver and device; there is no context yet. */
+/* Finds driver and device, before a context is made. */
 static bool find_device(struct kvt_gpu_engine *e)
 {
 	struct kvt_cuda_driver *d = &e->driver;
@@ -46,7 +47,8 @@ static bool find_device(struct kvt_gpu_engine *e)
 	return true;
 }
 
-/* Sets how many multiprocessors kernels may use, and how many each kernel that may run at once. */
+/* Computes how many multiprocessors kernels may use together, and how many each of the kernels that
+ * may run at once. */
 static void share_out(struct kvt_gpu_engine *e)
 {
 	const struct kvt_gpu_config *c = e->setup.config;
@@ -59,7 +61,7 @@ static void share_out(struct kvt_gpu_engine *e)
 	e->multiprocessors = e->grid * 2 * e->streams;
 }
 
-/* Copies a layout's addresses of layers to memory that kernels can read. */
+/* Copies the addresses of a layout's layers to memory that kernels can read. */
 static bool upload_layers(struct kvt_gpu_engine *e, struct kvt_cuda_target *target)
 {
 	uint64_t bytes = target->paged->shape.layers * sizeof(target->paged->layers[0]);
@@ -72,7 +74,7 @@ static bool upload_layers(struct kvt_gpu_engine *e, struct kvt_cuda_target *targ
 		kvt_cuda_fine(e, d->stream_synchronize(stream), "copying addresses");
 }
 
-/* Loads the kernels, if some fit this device, and the layers' addresses for them. */
+/* Loads the kernels, if some fit this device, and copies the layers' addresses for them. */
 static bool load_kernel(struct kvt_gpu_engine *e)
 {
 	struct kvt_cuda_driver *d = &e->driver;
@@ -116,7 +118,7 @@ static bool make_staging(struct kvt_gpu_engine *e)
 	return true;
 }
 
-/* Frees all that was made, in reverse; called with the context current. */
+/* Frees all parts of an engine, the last one first. The context must be current. */
 static void unmake(struct kvt_gpu_engine *e)
 {
 	for (uint32_t scatter = 0; scatter < 2; scatter++)
@@ -226,7 +228,8 @@ static void cuda_destroy(struct kvt_gpu_engine *e)
 	struct kvt_cuda_visit visit;
 	bool entered = kvt_cuda_enter(e, &visit);
 
-	unmake(e); /* also without the context: frees the backend's own memory */
+	/* if the context cannot be made current, at least the backend's own memory is freed */
+	unmake(e);
 	if (entered)
 		kvt_cuda_leave(e, &visit);
 	(void)e->driver.context_release(e->device);
@@ -279,7 +282,7 @@ static void cuda_stats(struct kvt_gpu_engine *e, struct kvt_gpu_stats *out)
 	out->refused = refused;
 }
 
-/* Appends to a text of which *len bytes are used, as far as it has room. */
+/* Appends to a text, of which *len bytes are used, as much as fits. */
 __attribute__((format(printf, 4, 5))) static void add(
 	char *text, size_t bytes, size_t *len, const char *format, ...)
 {

@@ -1,5 +1,5 @@
 /*
- * cuda_driver.c - loads the driver and fills in the table.
+ * cuda_driver.c - loads the driver and fills the table of its functions.
  */
 #include "gpu/cuda_driver.h"
 
@@ -43,7 +43,7 @@ bool kvt_cuda_fatal(int error)
 	}
 }
 
-/* Fills in one entry; false: a required symbol is missing. */
+/* Finds one function. Returns false if it is missing and must not be. */
 static bool find(void *handle, const char *symbol, bool must, void **out)
 {
 	*out = dlsym(handle, symbol);

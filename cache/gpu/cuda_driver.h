@@ -1,9 +1,9 @@
 /*
  * cuda_driver.h - NVIDIA's driver as a table of functions, loaded by dlopen.
  *
- * The driver's interface is stable across its releases. Its use instead of the runtime's needs no CUDA library to link
- * or to ship, has one source for all versions, builds without the Toolkit, and leaves no error state in a thread that
- * other code (the engine's framework) would find.
+ * The driver is used, not the CUDA runtime, because its interface is the same in all its releases,
+ * no CUDA library has to be linked or shipped, the code builds without the Toolkit, and no error
+ * state stays in a thread, where other code (the engine's framework) would find it.
  */
 #ifndef KVT_CUDA_DRIVER_H
 #define KVT_CUDA_DRIVER_H
@@ -27,7 +27,8 @@
 /* flags */
 #define KVT_CUDA_STREAM_NON_BLOCKING   1u
 #define KVT_CUDA_EVENT_WITHOUT_TIMING  2u
-#define KVT_CUDA_REGISTER_PORTABLE_MAP 3u /* PORTABLE | DEVICEMAP, to register and to allocate */
+/* PORTABLE | DEVICEMAP, both for registering and for allocating */
+#define KVT_CUDA_REGISTER_PORTABLE_MAP 3u
 #define KVT_CUDA_CAPTURE_RELAXED       2
 #define KVT_CUDA_SOURCE_IN_STREAM_ORDER 1
 #define KVT_CUDA_BESIDE_COMPUTE        1u
@@ -50,8 +51,8 @@ struct kvt_cuda_driver {
 #undef KVT_CUDA_MAY
 };
 
-/* Opens the driver, without initialising it. `path` NULL: libcuda.so.1. KVT_ENOTSUP: missing or too old; the log has
- * the cause. */
+/* Opens the driver, but does not initialise it. `path` NULL: libcuda.so.1. KVT_ENOTSUP: it is
+ * missing or too old; the log has the cause. */
 enum kvt_status kvt_cuda_driver_open(struct kvt_cuda_driver *d, const char *path,
 	const struct kvt_surroundings *s) KVT_MUST_CHECK;
 void kvt_cuda_driver_close(struct kvt_cuda_driver *d);
@@ -59,7 +60,8 @@ void kvt_cuda_driver_close(struct kvt_cuda_driver *d);
 /* "CUDA_ERROR_..." Static. */
 const char *kvt_cuda_error_text(const struct kvt_cuda_driver *d, int error);
 
-/* Returns whether the context has ended with this error, so that nothing can ever run in it again. */
+/* Returns whether this error means that the context has ended, so that nothing can run in it any
+ * more. */
 bool kvt_cuda_fatal(int error);
 
 #endif

@@ -1,28 +1,30 @@
 /*
  * cuda_move.c - submits an operation's bytes to the device, by three methods.
  *
- * Kernel: threads of the device copy between the paged cache and pinned memory across the bus. Copies: each contiguous
- * run is one copy of the copy engine, many in one call where the driver supports that. Staging: the kernel gathers into
- * memory of the device, at that memory's speed, and one long copy takes the bytes across the bus (a scatter the other
- * way round), which needs neither long runs nor multiprocessors for the bus. The fastest method depends on the device
- * and the runs (cuda_tune.c).
+ * Kernel: threads of the device copy between the paged cache and pinned memory across the bus.
+ * Copies: each contiguous run is one copy of the copy engine, many in one call where the driver
+ * supports that. Staging: the kernel gathers into memory of the device, at that memory's speed, and
+ * one long copy takes the bytes across the bus (a scatter the other way round), which needs neither
+ * long runs nor multiprocessors for the bus. The fastest method depends on the device and the runs
+ * (cuda_tune.c).
  *
- * An operation is cut into windows that go to the direction's streams in turn: one window's kernel overlaps another's
- * copy. A stream executes its windows in order, so that its staging memory is free again before its next window. Before
- * its first window a stream waits for the caller's event. Where keys are turned after the copy, all windows go to one
- * stream, which keeps that order.
+ * An operation is cut into windows that go to the direction's streams in turn: one window's kernel
+ * overlaps another's copy. A stream executes its windows in order, so that its staging memory is
+ * free again before its next window. Before its first window a stream waits for the caller's event.
+ * Where keys are turned after the copy, all windows go to one stream, which keeps that order.
  *
  * No function here waits. A failing call ends the submission; parts already submitted still run.
  */
 #include "gpu/cuda_backend.h"
 
-/* One window of one stream. */
+/* A window: the part of an operation that goes to a stream at once. */
 struct window {
 	struct kvt_gpu_engine *e;
 	struct kvt_cuda_op *op;
-	const struct kvt_gpu_move *move; /* the whole operation, or KVT_GPU_LIST blocks of it */
-	uint32_t from, to;               /* byte range of the move */
-	uint32_t stream;                 /* the stream's number in the lane */
+	/* the whole operation, or a part of it with at most KVT_GPU_LIST blocks */
+	const struct kvt_gpu_move *move;
+	uint32_t from, to;               /* range of bytes of the move */
+	uint32_t stream;                 /* number of the stream within its direction */
 };
 
 static struct kvt_cuda_lane *lane_of(const struct window *w)
@@ -35,8 +37,8 @@ static void *handle_of(const struct window *w)
 	return lane_of(w)->streams[w->stream];
 }
 
-/* Takes the lane's next stream, or the same one again, for the window; a stream's first window waits for the caller's
- * event. */
+/* Chooses the stream for the window: the next one of the direction, or the same one again. A stream
+ * waits for the caller's event before its first window. */
 static bool take_stream(struct window *w)
 {
 	struct kvt_cuda_lane *lane = lane_of(w);
@@ -57,7 +59,7 @@ static bool take_stream(struct window *w)
 
 /* --- copies --- */
 
-/* Submits all collected copies, one by one. */
+/* Submits all collected copies, one call for each. */
 static bool flush_singly(struct kvt_gpu_engine *e, bool up, void *stream)
 {
 	struct kvt_cuda_driver *d = &e->driver;
@@ -108,7 +110,8 @@ static bool flush(const struct window *w)
 	return fine;
 }
 
-/* Collects a copy between memory of the device and of this machine, cut where pinned pieces end. */
+/* Collects a copy between memory of the device and of this machine; it is cut at the ends of pinned
+ * pieces. */
 static bool collect(const struct window *w, uint64_t device, uint64_t host, uint64_t bytes)
 {
 	struct kvt_gpu_engine *e = w->e;
@@ -141,7 +144,7 @@ static bool submit_copies(struct window *w)
 	const struct kvt_segment *segment = move->segments;
 	struct kvt_gpu_runs runs;
 	struct kvt_gpu_run run;
-	uint64_t begin = 0, since = 0; /* begin of the segment; bytes for this stream */
+	uint64_t begin = 0, since = 0; /* begin of the segment; bytes given to the present stream */
 
 	forget_collected(w->e);
 	if (!take_stream(w))
@@ -173,8 +176,9 @@ static bool submit_copies(struct window *w)
 
 /* --- kernel --- */
 
-/* Copies [from, to) of the move between the paged cache and memory in which the chunk's first byte would be at `flat`.
- * `dense`: that memory has only the move's blocks, without gaps. */
+/* Launches a kernel that copies bytes [from, to) of the move between the paged cache and another
+ * memory, in which the chunk's first byte would be at `flat`. `dense`: that memory has only the
+ * blocks of the move, without gaps. */
 static bool launch(const struct window *w, uint32_t from, uint32_t to, uint64_t flat, bool dense)
 {
 	const struct kvt_cuda_target *target = w->op->target;
@@ -213,7 +217,7 @@ static uint32_t less(uint32_t a, uint32_t b)
 	return a < b ? a : b;
 }
 
-/* Copies straight into the segments, each pinned piece of them by one launch. */
+/* Copies directly to or from the segments, with one launch for each pinned piece of them. */
 static bool window_kernel(const struct window *w)
 {
 	const struct kvt_gpu_paged *paged = w->op->target->paged;
@@ -240,8 +244,8 @@ static bool window_kernel(const struct window *w)
 
 /* --- staging --- */
 
-/* Collects the copies between the staging memory and the segments: one for each stretch of the chunk that the window
- * covers. */
+/* Collects the copies between the staging memory and the segments: one for each contiguous part of
+ * the chunk in the window. */
 static bool collect_stretches(const struct window *w, uint64_t staging)
 {
 	const struct kvt_gpu_move *move = w->move;
@@ -254,7 +258,7 @@ static bool collect_stretches(const struct window *w, uint64_t staging)
 		uint32_t layer = at / layer_bytes, in = at % layer_bytes;
 		uint64_t offset =
 			((uint64_t)layer * move->whole + move->first) * block + in;
-		/* without gaps between layers, consecutive bytes of the move are consecutive in the chunk */
+		/* if the move has all blocks of the chunk, its bytes have no gaps in the chunk */
 		uint32_t end = move->blocks == move->whole ? w->to
 			: less(w->to, at - in + layer_bytes);
 		uint64_t here;
@@ -285,12 +289,12 @@ static bool window_staging(const struct window *w)
 
 /* --- all --- */
 
-/* Submits a part of an operation whose blocks fit a launch, window by window. */
+/* Submits a part of an operation that fits one launch, window by window. */
 static bool submit_windows(struct window *w)
 {
 	uint32_t bytes = (uint32_t)w->move->bytes, size = (uint32_t)w->e->setup.config->staging_bytes;
 
-	size &= ~(uint32_t)15; /* so that windows begin where the widest unit may */
+	size &= ~(uint32_t)15; /* makes windows begin where the widest unit may begin */
 	for (w->from = 0; w->from < bytes; w->from = w->to) {
 		w->to = bytes - w->from < size ? bytes : w->from + size;
 		if (!take_stream(w))
@@ -321,7 +325,7 @@ static bool submit_bytes(struct window *w, struct kvt_gpu_move *part)
 
 /* --- keys that turn --- */
 
-/* Submits the turn of keys after the bytes, in their stream. */
+/* Submits the kernel that turns keys, in the stream of their bytes, so that it runs after them. */
 static bool submit_turn(const struct window *w)
 {
 	struct kvt_gpu_turnings turnings;

@@ -1,16 +1,18 @@
 /*
- * cuda_ops.c - operations: begun, waiting for their turn, on the device, over.
+ * cuda_ops.c - operations: begun, waiting to be submitted, on the device, over.
  *
- * 	FREE -> WAITING -> RUNNING -> OVER -> FREE
+ * FREE -> WAITING -> RUNNING -> OVER -> FREE
  *
- * A direction has config.depth operations on the device at once, enough to keep its copy engine busy; the rest waits
- * here, so that a later load still precedes waiting stores. While scatters wait, gathers have half as many operations
- * on the device: the bus carries both ways at once, and without gathers one way would be idle. There is no thread:
- * calls that begin or query operations start waiting ones.
+ * A direction has config.depth operations on the device at once, enough to keep its copy engine
+ * busy; the rest waits here, so that a later load still precedes waiting stores. While scatters
+ * wait, gathers have half as many operations on the device: the bus carries both ways at once, and
+ * without gathers one way would be idle. There is no thread: calls that begin or query operations
+ * start waiting ones.
  *
- * An operation is over when the device has finished every stream that got a part of it, even after a failure half-way:
- * until then its memory is in use. An event after the last part shows the end; without such an event the stream itself
- * is queried. When the context has ended nothing runs any more, and all operations are over and failed.
+ * An operation is over when the device has finished every stream that got a part of it, even after
+ * a failure half-way: until then its memory is in use. An event after the last part shows the end;
+ * without such an event the stream itself is queried. When the context has ended nothing runs any
+ * more, and all operations are over and failed.
  */
 #include <stdlib.h>
 
@@ -39,7 +41,7 @@ static struct kvt_cuda_lane *lane_of(struct kvt_gpu_engine *e, const struct kvt_
 	return &e->lanes[op->move->scatter];
 }
 
-/* Changes a state. No other function does. */
+/* Changes the state of an operation; no other function does. */
 static void set_state(struct kvt_gpu_engine *e, struct kvt_cuda_op *op, enum kvt_cuda_state state)
 {
 	const struct kvt_gpu_move *move = op->move;
@@ -64,7 +66,7 @@ static void set_state(struct kvt_gpu_engine *e, struct kvt_cuda_op *op, enum kvt
 	op->state = state;
 }
 
-/* Makes an event in `*event` at its first use. */
+/* Creates an event in `*event` if there is none yet. */
 static bool have_event(struct kvt_gpu_engine *e, void **event)
 {
 	return *event != NULL ||
@@ -72,7 +74,7 @@ static bool have_event(struct kvt_gpu_engine *e, void **event)
 			"making an event");
 }
 
-/* Marks the end of the operation in each stream that has a part of it. */
+/* Records an event at the operation's end, in each stream that has a part of it. */
 static void mark_end(struct kvt_gpu_engine *e, struct kvt_cuda_op *op)
 {
 	struct kvt_cuda_lane *lane = lane_of(e, op);
@@ -86,14 +88,16 @@ static void mark_end(struct kvt_gpu_engine *e, struct kvt_cuda_op *op)
 	}
 }
 
-/* Returns whether the operation's runs are shorter than those the choice was measured with, as a fragment's tokens are. */
+/* Returns whether the operation's runs are shorter than those with which the methods were measured,
+ * as the runs of a fragment's tokens are. */
 static bool has_short_runs(const struct kvt_gpu_engine *e, const struct kvt_cuda_op *op)
 {
 	return e->setup.config->method == KVT_GPU_AUTO &&
 		op->target->paged->shape.run.by < e->setup.paged->shape.run.by;
 }
 
-/* The operation's method: the choice for its size, unless its memory forbids that or its runs are too short for it. */
+/* Returns the method for an operation: the choice for its size, unless its memory does not allow
+ * that or its runs are too short for it. */
 static uint32_t method_of(const struct kvt_gpu_engine *e, const struct kvt_cuda_op *op)
 {
 	uint32_t method = e->choice[op->move->scatter][kvt_cuda_class(op->move->bytes)];
@@ -110,7 +114,7 @@ void kvt_cuda_start(struct kvt_gpu_engine *e, struct kvt_cuda_op *op)
 	mark_end(e, op);
 }
 
-/* Returns whether the device has finished one stream's part. */
+/* Returns whether the device has finished the part in one stream. */
 static bool part_over(struct kvt_gpu_engine *e, struct kvt_cuda_op *op, uint32_t stream)
 {
 	bool marked = (op->marked & 1u << stream) != 0;
@@ -121,7 +125,8 @@ static bool part_over(struct kvt_gpu_engine *e, struct kvt_cuda_op *op, uint32_t
 		return true;
 	if (error != KVT_CUDA_NOT_READY) {
 		(void)kvt_cuda_fine(e, error, "asking for an end");
-		op->failed = true; /* and queried again: its memory may still be in use */
+		/* the stream is queried again later, because its memory may still be in use */
+		op->failed = true;
 	}
 	return e->lost;
 }
@@ -156,7 +161,7 @@ static void start_first(struct kvt_gpu_engine *e, struct kvt_cuda_lane *lane)
 	lane->running_count++;
 }
 
-/* Takes finished operations off a lane's list. */
+/* Removes finished operations from the list of a direction. */
 static void collect_over(struct kvt_gpu_engine *e, struct kvt_cuda_lane *lane)
 {
 	struct kvt_cuda_list still = {NULL, NULL};
@@ -184,7 +189,8 @@ static void fail_waiting(struct kvt_gpu_engine *e, struct kvt_cuda_lane *lane)
 	}
 }
 
-/* Starts all operations that can start. Under lock, in the context. */
+/* Submits all operations that may be submitted now. The caller holds the lock and has entered the
+ * context. */
 static void move_on(struct kvt_gpu_engine *e)
 {
 	struct kvt_cuda_lane *gathers = &e->lanes[0], *scatters = &e->lanes[1];
@@ -277,7 +283,7 @@ enum kvt_status kvt_cuda_poll(struct kvt_gpu_engine *e, uint64_t number)
 		move_on(e);
 		kvt_cuda_leave(e, &visit);
 	} else if (op != NULL && e->lost) {
-		move_on(e); /* a driver without its context gets no call but queries */
+		move_on(e); /* if the context has ended, only queries are sent to the driver */
 	}
 	if (op == NULL) {
 		status = KVT_MISS;

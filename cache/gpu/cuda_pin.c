@@ -11,7 +11,7 @@
 
 #include "gpu/cuda_backend.h"
 
-/* Index of the first piece that ends after an address. */
+/* Returns the index of the first piece that ends after an address. */
 static size_t first_behind(const struct kvt_gpu_engine *e, uint64_t address)
 {
 	size_t low = 0, high = e->piece_count;
@@ -98,8 +98,8 @@ void kvt_cuda_piece_drop(struct kvt_gpu_engine *e, uint64_t base)
 	memmove(&e->pieces[at], &e->pieces[at + 1], (e->piece_count - at) * sizeof(e->pieces[0]));
 }
 
-/* Registers a piece, which takes long, without the lock: uses only the driver and constants of the
- * engine. */
+/* Registers a piece, which takes long, so the lock is not held: uses only the driver and constants
+ * of the engine. */
 static int register_piece(struct kvt_gpu_engine *e, void *base, uint64_t bytes, uint64_t *device)
 {
 	struct kvt_cuda_driver *d = &e->driver;

@@ -1,21 +1,23 @@
 /*
  * cuda_tune.c - finds the fastest method on this device, for each size and direction.
  *
- * The fastest method depends on the bus, on the length of the contiguous runs, on their number and on the driver:
- * published crossovers between a kernel and the copy engine differ by an order of magnitude between devices. So a
- * calibration measures each method once: operations of 256 KiB, 4 MiB and 16 MiB with the engine's length of runs and
- * size of blocks, on memory of the device and of this machine that is taken for the calibration and given back. The
- * engine's own blocks are neither read nor written. The memo and the log have the result.
+ * The fastest method depends on the bus, on the length of the contiguous runs, on their number and
+ * on the driver: published crossovers between a kernel and the copy engine differ by an order of
+ * magnitude between devices. So a calibration measures each method once: operations of 256 KiB, 4
+ * MiB and 16 MiB with the engine's length of runs and size of blocks, on memory of the device and
+ * of this machine that is taken for the calibration and given back. The engine's own blocks are
+ * neither read nor written. The memo and the log have the result.
  *
- * Loads and stores go on at the same time, and a method that fills the bus one way may be far from it both ways: on an
- * H200 a kernel across the bus moves 0.92 of what one long copy does, and 0.60 of two at once; staging 0.94 and 0.92. A
- * method's score is the sum of the rate alone and half of the rate both ways.
+ * Loads and stores go on at the same time, and a method that fills the bus one way may be far from
+ * it both ways: on an H200 a kernel across the bus moves 0.92 of what one long copy does, and 0.60
+ * of two at once; staging 0.94 and 0.92. A method's score is the sum of the rate alone and half of
+ * the rate both ways.
  *
- * Operations of a view with shorter runs, such as a fragment's tokens, go by staging where long runs go by copies: on an
- * H200 copies of 1 KiB move a hundredth of what staging does.
+ * Operations of a view with shorter runs, such as a fragment's tokens, go by staging where long
+ * runs go by copies: on an H200 copies of 1 KiB move a hundredth of what staging does.
  *
- * A rule chooses where no measurement is possible (no memory left on the device): the copy engine for long runs,
- * staging for short ones.
+ * A rule chooses where no measurement is possible (no memory left on the device): the copy engine
+ * for long runs, staging for short ones.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -27,27 +29,28 @@
 #define KIB        ((uint64_t)1024)
 #define MIB        (KIB * 1024)
 #define LONG_RUN   (64 * KIB)
-#define MOST_WIDE  (64 * MIB)              /* memory of the device for trials */
+#define MOST_WIDE  (64 * MIB)              /* most memory of the device that measurements use */
 #define PATIENCE   ((int64_t)500000000)    /* ns, for one trial */
 #define TRIAL      ((uint64_t)32 * MIB)    /* bytes of a trial */
 #define FEWEST_OPS 4u
 #define MOST_OPS   16u
 #define WARM_OPS   2u
-#define HOPELESS   4       /* times slower than another method: ... */
-#define LONG       5000000 /* ... and as long (ns) for the first operations: not measured further */
+#define HOPELESS   4       /* a method that is so many times slower than another, ... */
+/* ... and whose first operations take this long (ns), is not measured further */
+#define LONG       5000000
 
 static const uint64_t class_bytes[KVT_CUDA_CLASSES] = {256 * KIB, 4 * MIB, 16 * MIB};
 
-/* Artificial blocks of one layer, as many as fill the class's size. */
+/* Blocks of one layer that are made for the measurement, as many as the size of the class needs. */
 struct rig {
 	struct kvt_gpu_paged paged;
 	struct kvt_cuda_target target;
-	uint64_t device; /* blocks, followed by the layer's address */
-	void *host;      /* two chunks: one to gather, one to scatter */
+	uint64_t device; /* in the device's memory: the blocks, then the address of the layer */
+	void *host;      /* two chunks: one for gathers, one for scatters */
 	struct kvt_gpu_job jobs[2];
 	struct kvt_segment segments[2];
 	int64_t *ids;
-	bool known;     /* the chunks' memory is among the engine's pieces */
+	bool known;     /* the memory of the chunks is in the engine's list of pieces */
 	uint32_t count; /* operations at once */
 	struct kvt_cuda_op ops[MOST_OPS];
 };
@@ -64,8 +67,9 @@ static void choose_by_rule(struct kvt_gpu_engine *e)
 		e->choice[0][class] = e->choice[1][class] = rule;
 }
 
-/* Makes as many runs as the engine's blocks have, each followed by a gap of its length. Where a block is one run, every
- * other block is used: neighbours would be copied as one. */
+/* Makes blocks with as many runs as the LLM engine's, and a gap of the same length after each run.
+ * If a block is a single run, every other block is used, since neighbours would be copied as
+ * one. */
 static enum kvt_status make_blocks(struct kvt_gpu_engine *e, struct rig *rig, uint64_t bytes)
 {
 	const struct kvt_gpu_shape *shape = &e->setup.paged->shape;
@@ -105,7 +109,7 @@ static enum kvt_status make_blocks(struct kvt_gpu_engine *e, struct rig *rig, ui
 	return KVT_OK;
 }
 
-/* Makes pinned memory for the chunks, and the layer's address for the kernel. */
+/* Allocates pinned memory for the chunks, and writes the layer's address for the kernel. */
 static enum kvt_status make_chunks(struct kvt_gpu_engine *e, struct rig *rig)
 {
 	uint64_t bytes = kvt_gpu_paged_chunk(&rig->paged, rig->jobs[0].count), device = 0;
@@ -163,7 +167,8 @@ static void drain(struct kvt_gpu_engine *e)
 				"waiting for a calibration");
 }
 
-/* Runs `count` operations at once by one method. Returns bytes a second until the last was over; 0: failure. */
+/* Begins `count` operations at once, by one method. Returns bytes per second until the last one was
+ * over; 0: failure. */
 static double one_pass(struct kvt_gpu_engine *e, struct rig *rig, enum ways ways, uint32_t method,
 	uint32_t count)
 {
@@ -190,7 +195,7 @@ static double one_pass(struct kvt_gpu_engine *e, struct rig *rig, enum ways ways
 		fine = fine && !rig->ops[i].failed;
 	}
 	if (spent > PATIENCE)
-		drain(e); /* the memory is given back: no operation may be under way */
+		drain(e); /* the memory is freed next, so no operation may be under way */
 	spent = kvt_now(s) - begun;
 	for (uint32_t i = 0; i < started; i++) {
 		free(rig->ops[i].move);
@@ -201,8 +206,8 @@ static double one_pass(struct kvt_gpu_engine *e, struct rig *rig, enum ways ways
 	return (double)rig->segments[0].bytes * count / (double)(spent + 1) * 1e9;
 }
 
-/* Bytes a second: the better of two passes, after a short one that warms up and, if it is hopeless compared with
- * `other`, is the only one. 0: failure. */
+/* Returns bytes per second: the better of two passes. A short pass before them warms up; if it
+ * shows that the method is far slower than `other`, it is the only one. 0: failure. */
 static double rate_of(struct kvt_gpu_engine *e, struct rig *rig, enum ways ways, uint32_t method,
 	double other)
 {
@@ -218,7 +223,7 @@ static double rate_of(struct kvt_gpu_engine *e, struct rig *rig, enum ways ways,
 	return rate > again ? rate : again;
 }
 
-/* Measures a method; *score: the best ones so far, of gathers and scatters. */
+/* Measures a method. *score: the best scores so far, of gathers and of scatters. */
 static void measure_method(
 	struct kvt_gpu_engine *e, struct rig *rig, uint32_t class, uint32_t method, double score[2])
 {
@@ -256,7 +261,8 @@ static void measure_class(struct kvt_gpu_engine *e, uint32_t class)
 	free(rig);
 }
 
-/* Writes all that a calibration depends on, without blanks; at the end the number of the measuring method. */
+/* Writes a key without blanks that has everything on which a calibration depends, and at its end
+ * the number of the way of measuring. */
 static void make_key(const struct kvt_gpu_engine *e, char *key, size_t size)
 {
 	const struct kvt_gpu_shape *shape = &e->setup.paged->shape;
@@ -293,7 +299,8 @@ static void keep(struct kvt_gpu_engine *e, const char *key)
 
 		digits[i] = (char)('0' + e->choice[scatter][class]);
 		if (e->rates[scatter][class][e->choice[scatter][class]] <= 0)
-			return; /* by rule: a later start measures once there is room */
+			/* chosen by rule: a later start measures, if there is memory then */
+			return;
 	}
 	if (!kvt_gpu_memo_save(e->setup.config->memo, key, digits))
 		kvt_note(e->setup.surroundings, KVT_LOG_DEBUG, "gpu: the calibration is not kept");

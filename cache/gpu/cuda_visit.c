@@ -1,5 +1,6 @@
 /*
- * cuda_visit.c - a visit to the driver: holds the engine's context for a call, and handles the driver's errors.
+ * cuda_visit.c - makes the engine's context current for a call of the driver, and handles the
+ * driver's errors.
  */
 #include "gpu/cuda_backend.h"
 
@@ -16,7 +17,7 @@ bool kvt_cuda_fine(struct kvt_gpu_engine *e, int error, const char *what)
 			e->setup.config->device, what, kvt_cuda_error_text(&e->driver, error));
 		return false;
 	}
-	n = ++e->errors; /* the first few, then fewer and fewer */
+	n = ++e->errors; /* the first errors are logged, then fewer and fewer */
 	if (n <= 8 || (n & (n - 1)) == 0)
 		kvt_note(e->setup.surroundings, KVT_LOG_WARN, "gpu: %s: %s (%d), error number %llu",
 			what, kvt_cuda_error_text(&e->driver, error), error,

@@ -1,9 +1,9 @@
 /*
  * gpu.c - the public functions: check their arguments once, for all backends.
  *
- * A wait is a loop of polls with naps between them that begin short: a copy of 4 MiB takes about 80 us on a fast bus, a
- * nap of the same order loses nothing. The driver's own waiting has no time limit, and a wait without one does not
- * belong on the way of an answer.
+ * A wait is a loop of polls with naps between them that begin short: a copy of 4 MiB takes about 80
+ * us on a fast bus, a nap of the same order loses nothing. The driver's own waiting has no time
+ * limit, and no answer to a user may wait without one.
  */
 #include <dlfcn.h>
 #include <pthread.h>
@@ -18,15 +18,16 @@
 
 #define MIB              ((uint64_t)1 << 20)
 #define GIB              ((uint64_t)1 << 30)
-#define NAP_NS           20000  /* length of a wait's first nap */
+#define NAP_NS           20000  /* length of the first nap in a wait */
 #define NAP_MOST_NS      200000
 #define NAPS_BEFORE      20 /* polls without a nap */
 
 struct kvt_gpu {
-	struct kvt_gpu_config config; /* texts are borrowed only during create */
+	struct kvt_gpu_config config; /* its texts are borrowed during create only */
 	struct kvt_surroundings surroundings;
 	struct kvt_gpu_paged paged;
-	struct kvt_gpu_paged views[KVT_GPU_VIEWS]; /* number 1 is the first; constant once counted */
+	/* views are numbered from 1; an entry does not change once it is counted */
+	struct kvt_gpu_paged views[KVT_GPU_VIEWS];
 	_Atomic uint32_t view_count;
 	pthread_mutex_t adding; /* a view */
 	struct kvt_gpu_setup setup;
@@ -34,7 +35,8 @@ struct kvt_gpu {
 	struct kvt_gpu_engine *engine;
 	void *library; /* NULL: none was loaded */
 	pid_t pid;     /* the creator's */
-	_Atomic uint64_t refused, host_ops[2], host_bytes[2]; /* gathers, scatters; relaxed: counts */
+	/* gathers, scatters; relaxed: counts */
+	_Atomic uint64_t refused, host_ops[2], host_bytes[2];
 };
 
 void kvt_gpu_config_init(struct kvt_gpu_config *config, size_t size)
@@ -95,7 +97,7 @@ static enum kvt_status start(struct kvt_gpu *g)
 	return status;
 }
 
-/* Frees the library's own memory. */
+/* Frees memory that this file has allocated. */
 static void give_back(struct kvt_gpu *g)
 {
 	kvt_gpu_paged_finish(&g->paged);
@@ -141,7 +143,8 @@ void kvt_gpu_destroy(struct kvt_gpu *g)
 {
 	if (g == NULL)
 		return;
-	if (g->pid == getpid()) { /* a forked child has neither the device nor its memory */
+	/* in a forked child neither the device nor its memory can be used */
+	if (g->pid == getpid()) {
 		g->backend->destroy(g->engine);
 		if (g->library != NULL)
 			dlclose(g->library);

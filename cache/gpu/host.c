@@ -1,13 +1,14 @@
 /*
  * host.c - the backend for memory of this machine: the calling thread copies.
  *
- * A chunk that does not fit the core's cache is written past it, like in put: the cached lines are worth more than the
- * chunk, and no line need be read before it is overwritten. Both directions do so, as long as a run covers whole lines;
- * a scatter's target is read by the engine only after all other layers have been written. Measured in ratios to memcpy,
- * 4 MiB chunks of 16-token blocks: cache/gpu/README.md.
+ * A chunk that does not fit the core's cache is written past it, like in put: the cached lines are
+ * worth more than the chunk, and no line need be read before it is overwritten. Both directions do
+ * so, as long as a run covers whole lines; a scatter's target is read by the engine only after all
+ * other layers have been written. Measured in ratios to memcpy, 4 MiB chunks of 16-token blocks:
+ * cache/gpu/README.md.
  *
- * Only the caller's thread copies: the engine has better use for other cores. Callers may copy in several threads at
- * once.
+ * Only the caller's thread copies: the engine has better use for other cores. Callers may copy in
+ * several threads at once.
  */
 #include <stdatomic.h>
 #include <stdio.h>
@@ -17,17 +18,17 @@
 #include "gpu/gpu.h"
 #include "chunk/streaming.h"
 
-#define LARGE ((uint64_t)256 * 1024) /* a job of this size or more bypasses the cache */
+#define LARGE ((uint64_t)256 * 1024) /* a copy of at least this size bypasses the cache */
 
 struct kvt_gpu_engine {
 	const struct kvt_gpu_paged *paged; /* its own */
-	_Atomic uint64_t begun; /* number of the last operation */
+	_Atomic uint64_t begun; /* number of the last operation that was begun */
 };
 
-/* Location of the next byte of the chunk; offsets only grow. */
+/* Position of the next byte in the chunk; it only moves forwards. */
 struct cursor {
 	const struct kvt_segment *segment;
-	uint64_t begin; /* offset of its first byte */
+	uint64_t begin; /* offset in the chunk of the segment's first byte */
 };
 
 static char *at_offset(struct cursor *c, uint64_t offset, uint64_t *left)
@@ -40,7 +41,7 @@ static char *at_offset(struct cursor *c, uint64_t offset, uint64_t *left)
 	return (char *)c->segment->base + (offset - c->begin);
 }
 
-/* Copies `runs` runs of `run` bytes, each side with its own stride. */
+/* Copies `runs` runs of `run` bytes each; on each side they are one stride apart. */
 static void copy_runs(char *to, uint64_t to_stride, const char *from, uint64_t from_stride,
 	uint32_t runs, uint32_t run, bool past)
 {
@@ -53,7 +54,7 @@ static void copy_runs(char *to, uint64_t to_stride, const char *from, uint64_t f
 		memcpy(to, from, run);
 }
 
-/* Copies a strip that the segments cut: run by run, piece by piece. */
+/* Copies a strip that crosses segments: run by run, piece by piece. */
 static void copy_cut(const struct kvt_gpu_move *move, struct cursor *c, struct kvt_gpu_strip *s)
 {
 	for (uint32_t i = 0; i < s->runs; i++) {
@@ -90,10 +91,10 @@ static void copy(const struct kvt_gpu_move *move)
 			copy_runs(flat, s.run, page, s.stride, s.runs, s.run, past);
 	}
 	if (past)
-		kvt_stream_fence(); /* others may see the bytes from here on */
+		kvt_stream_fence(); /* makes the bytes visible to other threads */
 }
 
-/* Turns keys by the function of a device's kernel. */
+/* Turns keys, by the same function that the kernel of a device calls. */
 static void turn(const struct kvt_gpu_move *move)
 {
 	struct kvt_gpu_turnings turnings;
@@ -147,7 +148,7 @@ static enum kvt_status host_pin(struct kvt_gpu_engine *e, void *base, uint64_t b
 	(void)e;
 	(void)base;
 	(void)bytes;
-	return KVT_OK; /* the processor can copy any memory */
+	return KVT_OK; /* the processor can copy any memory without pinning */
 }
 
 static void host_stats(struct kvt_gpu_engine *e, struct kvt_gpu_stats *out)

@@ -1,5 +1,6 @@
 /*
- * image.h - the compiled kernels: cubins of several devices and PTX for others in one piece of memory.
+ * image.h - the compiled kernels: binaries for several devices (cubins) and PTX for others, in one
+ * piece of memory.
  */
 #ifndef KVT_CUDA_IMAGE_H
 #define KVT_CUDA_IMAGE_H
@@ -7,7 +8,7 @@
 #define KVT_CUDA_KERNEL      "kvt_gpu_move"
 #define KVT_CUDA_TURN_KERNEL "kvt_gpu_turn"
 
-/* NULL: this build has no image. Static. */
+/* Returns the image; NULL: this build has none. Static. */
 const void *kvt_cuda_image(void);
 
 #endif

@@ -1,5 +1,6 @@
 /*
- * image_none.c - a build without the CUDA Toolkit has no kernel; the copy engine does all the work.
+ * image_none.c - used in builds without the CUDA Toolkit, which have no kernels: the copy engine
+ * does all the work.
  */
 #include <stddef.h>
 

@@ -32,12 +32,13 @@
 
 #define KVT_GPU_MOST_AXES  6
 #define KVT_GPU_NO_SHIFT   32u
-#define KVT_GPU_LIST       512u /* most ids of blocks in one launch: its arguments fit the 4 KiB of all devices */
+/* most ids of blocks in one launch, so that its arguments fit the 4 KiB that all devices allow */
+#define KVT_GPU_LIST       512u
 
 /* A divisor. */
 struct kvt_gpu_divisor {
 	uint32_t by;
-	uint32_t shift; /* KVT_GPU_NO_SHIFT: not a power of two */
+	uint32_t shift; /* KVT_GPU_NO_SHIFT: the divisor is no power of two */
 };
 
 KVT_GPU_BOTH uint32_t kvt_gpu_divide(uint32_t n, struct kvt_gpu_divisor d)
@@ -45,14 +46,15 @@ KVT_GPU_BOTH uint32_t kvt_gpu_divide(uint32_t n, struct kvt_gpu_divisor d)
 	return d.shift < KVT_GPU_NO_SHIFT ? n >> d.shift : n / d.by;
 }
 
-/* The arrangement of the bytes of one block of one layer. */
+/* How the bytes of one block of one layer are arranged. */
 struct kvt_gpu_shape {
 	uint64_t block_stride;
 	uint64_t part_stride;
-	struct kvt_gpu_divisor parts; /* parts of a block; 1: an id is a block's */
+	/* number of parts of a block; 1: ids are those of whole blocks */
+	struct kvt_gpu_divisor parts;
 	uint32_t layers;
-	uint32_t unit;  /* 16, 8, 4, 2, 1: divides run, strides and addresses of the paged cache */
-	uint32_t outer; /* axes around the runs, outermost first */
+	uint32_t unit; /* 16, 8, 4, 2 or 1: divides run, strides and addresses in the paged cache */
+	uint32_t outer; /* number of axes around the runs, outermost first */
 	uint32_t reserved;
 	struct kvt_gpu_divisor block;  /* bytes */
 	struct kvt_gpu_divisor run;    /* bytes */
@@ -60,8 +62,9 @@ struct kvt_gpu_shape {
 	uint64_t strides[KVT_GPU_MOST_AXES];
 };
 
-/* Begin of the part that an id names, from the layer's beginning. Ids of parts count through the blocks: with one part
- * for each token, say, a token can be copied without the others of its block. */
+/* Returns where the part with this id begins, from the layer's beginning. Ids of parts count
+ * through all blocks. With a part for each token, for example, one token can be copied without the
+ * others in its block. */
 KVT_GPU_BOTH uint64_t kvt_gpu_id_at(const struct kvt_gpu_shape *shape, uint32_t id)
 {
 	uint32_t block = kvt_gpu_divide(id, shape->parts);
@@ -69,7 +72,7 @@ KVT_GPU_BOTH uint64_t kvt_gpu_id_at(const struct kvt_gpu_shape *shape, uint32_t 
 	return block * shape->block_stride + (id - block * shape->parts.by) * shape->part_stride;
 }
 
-/* Offset of byte `in`, in the chunk's order, from the block's beginning. */
+/* Returns the offset in the block of byte `in`, which is counted in the chunk's order. */
 KVT_GPU_BOTH uint64_t kvt_gpu_inside(const struct kvt_gpu_shape *shape, uint32_t in)
 {
 	uint32_t run = kvt_gpu_divide(in, shape->run);
@@ -84,18 +87,19 @@ KVT_GPU_BOTH uint64_t kvt_gpu_inside(const struct kvt_gpu_shape *shape, uint32_t
 	return at;
 }
 
-/* One execution of the kernel: bytes [from, from + units * unit) of a job, between the paged cache and
- * memory in which byte 0 of the chunk would be at `flat`. */
+/* One launch of the kernel: copies bytes [from, from + units * unit) of a job between the paged
+ * cache and memory in which the chunk's first byte would be at `flat`. */
 struct kvt_gpu_launch {
 	struct kvt_gpu_shape shape;
-	uint64_t layers;   /* address of the layers' addresses, in memory of the device */
-	uint64_t flat;     /* may lie before the existing memory: only offsets of the range are used */
+	uint64_t layers;   /* address, in the device's memory, of the layers' addresses */
+	/* may be before the memory that exists, because only offsets in the range are used */
+	uint64_t flat;
 	uint32_t from;     /* multiple of unit */
 	uint32_t units;
-	uint32_t unit;     /* bytes copied at once; at most shape.unit */
+	uint32_t unit;     /* number of bytes that are copied at once, at most shape.unit */
 	uint32_t scatter;  /* 0: from the paged cache */
-	uint32_t whole, first;           /* blocks of the chunk, and the first block's number in it */
-	struct kvt_gpu_divisor blocks;   /* bytes of the job's blocks of one layer */
+	uint32_t whole, first; /* number of blocks of the chunk; number in it of the first block */
+	struct kvt_gpu_divisor blocks;   /* bytes that the job's blocks have in one layer */
 	uint32_t ids[KVT_GPU_LIST];
 };
 
@@ -121,9 +125,9 @@ KVT_GPU_BOTH struct kvt_gpu_pair kvt_gpu_place(const struct kvt_gpu_launch *l, u
 }
 
 /*
- * Units are copied four at a time, all four loaded before the first is stored: a device hides the latency of its bus
- * behind loads under way. Neighbouring threads have neighbouring units. No byte read here is read again soon: loads and
- * stores say so (.cs).
+ * Units are copied four at a time. All four are loaded before the first is stored, so that a device
+ * has several loads under way on its bus. Neighbouring threads have neighbouring units. No byte is
+ * used again soon; the loads and stores pass that to the cache (.cs).
  */
 #define KVT_GPU_AT_ONCE 4u
 #ifdef __CUDA_ARCH__
@@ -167,7 +171,7 @@ struct kvt_gpu_16 {
 	}
 KVT_GPU_WORDS(KVT_GPU_MOVER)
 
-/* The work of thread number `thread` of `threads`. */
+/* Copies the units of thread number `thread` of `threads`. */
 KVT_GPU_BOTH void kvt_gpu_thread(const struct kvt_gpu_launch *l, uint32_t thread, uint32_t threads)
 {
 	switch (l->unit) {

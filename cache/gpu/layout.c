@@ -1,13 +1,14 @@
 /*
  * layout.c - checks a layout and splits it into axes and runs.
  *
- * An axis of one element is dropped, and two neighbouring axes are one axis if the outer stride is the inner extent: as
- * few axes as possible remain around the innermost contiguous run. A block that the engine has in the chunk's order is
- * one run.
+ * An axis of one element is dropped, and two neighbouring axes are one axis if the outer stride is
+ * the inner extent: as few axes as possible remain around the innermost contiguous run. A block
+ * that the engine has in the chunk's order is one run.
  *
- * Elements that overlap in memory would make a scatter's result depend on its order. The check takes strides in
- * ascending order: each must reach past everything that the smaller ones span. The check refuses some layouts without
- * overlaps which no engine has, and accepts every permutation of axes with padding.
+ * Elements that overlap in memory would make a scatter's result depend on its order. The check
+ * takes strides in ascending order: each must reach past everything that the smaller ones span. The
+ * check refuses some layouts without overlaps which no engine has, and accepts every permutation of
+ * axes with padding.
  */
 #include "gpu/layout.h"
 
@@ -39,7 +40,8 @@ static int by_stride(const void *a, const void *b)
 	return x->stride < y->stride ? -1 : x->stride > y->stride;
 }
 
-/* Returns whether no two elements of a layer share a byte, and the layer fits an address space. */
+/* Returns whether no two elements of a layer share a byte, and a layer fits into an address
+ * space. */
 static bool apart(const struct kvt_gpu_layout *layout, const struct kvt_gpu_parts *parts)
 {
 	struct kvt_gpu_axis axes[KVT_GPU_AXES + 2];
@@ -88,7 +90,8 @@ static bool sensible(const struct kvt_gpu_layout *layout, const struct kvt_gpu_p
 	return apart(layout, parts);
 }
 
-/* Copies a block's axes, leaves out axes of count 1, and merges neighbours that are contiguous. Returns the number of axes. */
+/* Copies a block's axes, leaves out axes of count 1, and merges neighbours that are contiguous.
+ * Returns the number of axes. */
 static uint32_t merge_axes(const struct kvt_gpu_layout *layout, struct kvt_gpu_axis *out)
 {
 	uint32_t n = 0;
@@ -98,7 +101,7 @@ static uint32_t merge_axes(const struct kvt_gpu_layout *layout, struct kvt_gpu_a
 
 		if (axis->count == 1)
 			continue;
-		/* bounded by the extents that apart() has added up */
+		/* cannot overflow: bounded by the extents that apart() has added up */
 		if (n > 0 && (uint64_t)out[n - 1].stride == (uint64_t)axis->stride * axis->count) {
 			out[n - 1].count *= axis->count;
 			out[n - 1].stride = axis->stride;
@@ -176,7 +179,7 @@ uint64_t kvt_gpu_paged_chunk(const struct kvt_gpu_paged *p, uint64_t blocks)
 	return blocks == 0 || blocks > UINT32_MAX / layer ? 0 : blocks * layer;
 }
 
-/* Copies segments, cut to `bytes`; false: too few bytes. */
+/* Copies the segments, cut to `bytes`. Returns false if they have fewer bytes. */
 static bool take_segments(struct kvt_gpu_move *move, const struct kvt_gpu_job *job, uint64_t bytes)
 {
 	size_t n = 0;
@@ -197,7 +200,7 @@ static bool take_segments(struct kvt_gpu_move *move, const struct kvt_gpu_job *j
 	return bytes == 0;
 }
 
-/* Returns whether this turn fits this layout's rows. */
+/* Returns whether this turn fits the rows of this layout. */
 static bool turns(const struct kvt_gpu_paged *p, const struct kvt_gpu_turn *turn, bool scatter)
 {
 	uint32_t bytes = turn->values == KVT_GPU_F32 ? 4 : 2;
@@ -207,7 +210,7 @@ static bool turns(const struct kvt_gpu_paged *p, const struct kvt_gpu_turn *turn
 		turn->layer_step > 0 && turn->cosine != NULL && turn->sine != NULL;
 }
 
-/* Copies a turn into memory that holds it and its table. */
+/* Copies a turn and its table into `memory`, which has room for both. */
 static const struct kvt_gpu_turn *keep_turn(void *memory, const struct kvt_gpu_turn *turn)
 {
 	struct kvt_gpu_turn *kept = memory;
@@ -242,7 +245,7 @@ enum kvt_status kvt_gpu_move_make(const struct kvt_gpu_paged *p, const struct kv
 	for (size_t i = 0; i < job->block_count; i++)
 		if (job->blocks[i] < 0 || (uint64_t)job->blocks[i] >= p->id_count)
 			return KVT_EINVAL;
-	/* segments and the turn first: they need the greater alignment */
+	/* segments and turn come first, because they need the greater alignment */
 	move = malloc(sizeof(*move) + job->segment_count * sizeof(*move->segments) + turn_bytes +
 		job->block_count * sizeof(*ids));
 	if (move == NULL)
@@ -290,7 +293,7 @@ void kvt_gpu_walk_init(struct kvt_gpu_walk *w, const struct kvt_gpu_paged *p,
 	w->move = move;
 }
 
-/* Advances by one strip of `bytes`. */
+/* Moves the walk past a strip of `bytes`. */
 static void walk_on(struct kvt_gpu_walk *w, uint32_t bytes)
 {
 	const struct kvt_gpu_shape *shape = &w->paged->shape;
@@ -396,7 +399,8 @@ bool kvt_gpu_turnings_next(struct kvt_gpu_turnings *t, struct kvt_gpu_turning *o
 	out->layers = t->layers;
 	out->first_layer = turn->first_layer;
 	out->layer_step = turn->layer_step;
-	out->count = pairs * rows * blocks * layers; /* a chunk has less than 2^32 bytes */
+	/* cannot overflow: a chunk has less than 2^32 bytes */
+	out->count = pairs * rows * blocks * layers;
 	out->values = turn->values;
 	out->row_bytes = p->row;
 	out->first_value = turn->first_value;

@@ -1,8 +1,8 @@
 /*
  * load.c - finds libkvtier_cuda.so and checks its version.
  *
- * The search begins in the folder of this function's own library: a library installed there is of
- * the same version. RTLD_LOCAL keeps its symbols invisible to other code.
+ * The search begins in the folder of the library that has this function, because a
+ * libkvtier_cuda.so there is of the same version. RTLD_LOCAL hides its symbols from other code.
  */
 #include <dlfcn.h>
 #include <limits.h>
@@ -13,7 +13,8 @@
 
 #define LIBRARY "libkvtier_cuda.so.1"
 
-/* Path of libkvtier_cuda.so in this library's folder; false: unknown. */
+/* Writes the path of libkvtier_cuda.so in the folder of this library. Returns false if that folder
+ * is unknown. */
 static bool beside(char *path, size_t size)
 {
 	Dl_info info;

@@ -1,5 +1,5 @@
 /*
- * memo.c - lines of calibrations, and the file that holds them.
+ * memo.c - reads and writes the lines of calibrations, and their file.
  */
 #include "gpu/memo.h"
 
@@ -14,7 +14,7 @@
 
 #define HEAD "kvtier-gpu 1 "
 
-/* A line without its end, and the next one's begin. */
+/* A line without its end, and the begin of the next one. */
 struct line {
 	const char *at;
 	size_t len;
@@ -34,8 +34,8 @@ static bool next_line(const char **text, size_t *left, struct line *out)
 	return true;
 }
 
-/* Returns whether this is a line of the format. *key_len: length of its key, which follows the
- * head. */
+/* Returns whether this is a line of the memo's format. *key_len: length of its key, which follows
+ * the first words. */
 static bool proper(const struct line *line, size_t *key_len)
 {
 	size_t head = strlen(HEAD);
@@ -81,7 +81,8 @@ size_t kvt_gpu_memo_update(const char *text, size_t len, const char *key,
 	size_t room = own < KVT_GPU_MEMO_BYTES ? KVT_GPU_MEMO_BYTES - own : 0, kept = 0;
 	struct line line;
 
-	/* bytes of the lines that stay; the first lines go until the rest fits */
+	/* bytes of the lines that stay; the oldest, which come first, are dropped until the rest
+	 * fits */
 	for (const char *at = text, *end = text + len; at < end;) {
 		size_t left = (size_t)(end - at);
 
@@ -103,11 +104,12 @@ size_t kvt_gpu_memo_update(const char *text, size_t len, const char *key,
 	if (room == 0)
 		return used;
 	used += (size_t)sprintf(out + used, "%s%s %.*s", HEAD, key, KVT_GPU_MEMO_DIGITS, digits);
-	out[used++] = '\n'; /* replaces the '\0': the text is no string */
+	/* the line end replaces snprintf's '\0', because the text is no string */
+	out[used++] = '\n';
 	return used;
 }
 
-/* Finds the memo's path; false: none. */
+/* Finds the path of the memo. Returns false if there is none. */
 static bool find_path(const char *given, char *path, size_t size)
 {
 	const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
@@ -124,7 +126,7 @@ static bool find_path(const char *given, char *path, size_t size)
 	return n > 0 && (size_t)n < size;
 }
 
-/* Reads the memo's text; 0 bytes without a file. A file that is too long is no memo. */
+/* Reads the text of the memo; returns 0 without a file. A file that is too long is no memo. */
 static size_t read_text(const char *path, char *text)
 {
 	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
@@ -153,7 +155,7 @@ bool kvt_gpu_memo_load(const char *given, const char *key, char digits[KVT_GPU_M
 	return found;
 }
 
-/* Makes the folders of a path. A failure shows when the file is opened. */
+/* Creates the folders in a path. A failure is noticed when the file is opened. */
 static void make_folders(char *path)
 {
 	for (char *at = path + 1; *at != '\0'; at++) {

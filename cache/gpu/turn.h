@@ -1,17 +1,19 @@
 /*
- * turn.h - turns keys in place in the paged cache; for the processor and for a device.
+ * turn.h - turns keys in the paged cache to other positions; for the processor and for a device.
  *
- * A scatter that moves a fragment's keys to other positions (fragments/rope.h) copies them unchanged, and then turns
- * them in place: the device's own memory costs little against the bus. As in index.h the kernel is a loop over one
- * function, which runs without a device, too: in the backend for this machine's memory and in tests.
+ * A scatter that moves a fragment's keys to other positions (fragments/rope.h) copies them
+ * unchanged, and then turns them in place: the device's own memory costs little against the bus. As
+ * in index.h the kernel is a loop over one function, which runs without a device, too: in the
+ * backend for this machine's memory and in tests.
  *
- * The last axis of the layout is the values of a head; a row is one run along that axis. In each row 2 * n values from
- * a first one on (number 0, except in latent keys) are n pairs: i and i + n, or 2 i and 2 i + 1. Pair i becomes
+ * The last axis of the layout is the values of a head; a row is one run along that axis. In each
+ * row 2 * n values from a first one on (number 0, except in latent keys) are n pairs: i and i + n,
+ * or 2 i and 2 i + 1. Pair i becomes
  *
- * 	(a cosine[i] - b sine[i], b cosine[i] + a sine[i])
+ * (a cosine[i] - b sine[i], b cosine[i] + a sine[i])
  *
- * in single precision, without fused steps, like in kvt_rope_move_portable. Only these values are touched, each of them
- * by one thread only.
+ * in single precision, without fused steps, like in kvt_rope_move_portable. Only these values are
+ * touched, each of them by one thread only.
  */
 #ifndef KVT_GPU_TURN_H
 #define KVT_GPU_TURN_H
@@ -19,37 +21,40 @@
 #include "fragments/number.h"
 #include "gpu/index.h"
 
-#define KVT_GPU_PAIRS 128u /* pairs of one launch: with the ids they fit the 4 KiB of all devices */
+/* most pairs in one launch, so that with the ids they fit the 4 KiB that all devices allow */
+#define KVT_GPU_PAIRS 128u
 
-/* Type of a value: as in enum kvt_fragment_values. */
+/* Types of values, with the numbers of enum kvt_fragment_values. */
 #define KVT_GPU_F32  0u
 #define KVT_GPU_BF16 1u
 #define KVT_GPU_F16  2u
 
-/* By how much the pairs of a launch turn, from first_pair on. */
+/* The angles by which the pairs of a launch turn, from first_pair on. */
 struct kvt_gpu_angles {
 	float cosine[KVT_GPU_PAIRS], sine[KVT_GPU_PAIRS];
 };
 
-/* One launch: pairs [first_pair, first_pair + pairs.by) of all rows of a job's blocks in some layers. */
+/* One launch: turns pairs [first_pair, first_pair + pairs.by) of all rows of a job's blocks, in
+ * some layers. */
 struct kvt_gpu_turning {
 	struct kvt_gpu_shape shape;
-	uint64_t layers;      /* address of the layers' addresses, in memory of the device */
-	uint32_t first_layer; /* this layer, and every layer_step-th after it */
+	uint64_t layers;      /* address, in the device's memory, of the layers' addresses */
+	uint32_t first_layer; /* keys are in this layer, and in every layer_step-th after it */
 	uint32_t layer_step;
-	uint32_t count;       /* pairs of all rows, blocks and layers */
+	uint32_t count;       /* number of pairs in all rows, blocks and layers */
 	uint32_t values;      /* KVT_GPU_F32, ... */
-	uint32_t row_bytes;   /* bytes of all values of a head */
-	uint32_t first_value; /* first value of a row that turns */
+	uint32_t row_bytes;   /* bytes that all values of a head have */
+	uint32_t first_value; /* index of the first value of a row that is turned */
 	uint32_t first_pair;
 	uint32_t all_pairs;   /* n */
 	uint32_t neighbours;  /* 0: i and i + n; else 2 i and 2 i + 1 */
-	struct kvt_gpu_divisor pairs, rows, blocks; /* pairs of the launch; rows of a block; blocks of the launch */
+	/* numbers of pairs in the launch, of rows in a block, of blocks in the launch */
+	struct kvt_gpu_divisor pairs, rows, blocks;
 	uint32_t ids[KVT_GPU_LIST];
 	struct kvt_gpu_angles angles;
 };
 
-/* Addresses of the two values of a pair, and the pair's number in the launch. */
+/* Addresses of the two values of a pair, and the number of the pair in the launch. */
 struct kvt_gpu_two {
 	uint64_t a, b;
 	uint32_t pair;
@@ -73,7 +78,7 @@ KVT_GPU_BOTH struct kvt_gpu_two kvt_gpu_two_at(const struct kvt_gpu_turning *t, 
 	return two;
 }
 
-/* a b - c d and a b + c d, each product rounded: a compiler must not fuse the steps. */
+/* Compute a b - c d and a b + c d with each product rounded. A compiler must not fuse the steps. */
 #ifdef __CUDA_ARCH__
 #define KVT_GPU_LESS(a, b, c, d) __fsub_rn(__fmul_rn(a, b), __fmul_rn(c, d))
 #define KVT_GPU_MORE(a, b, c, d) __fadd_rn(__fmul_rn(a, b), __fmul_rn(c, d))
@@ -84,7 +89,7 @@ KVT_GPU_BOTH struct kvt_gpu_two kvt_gpu_two_at(const struct kvt_gpu_turning *t, 
 
 #define KVT_GPU_SAME(x) (x)
 
-/* Four pairs at a time are under way, as in index.h: all loaded before the first is stored. */
+/* Four pairs are under way at a time, as in index.h: all are loaded before the first is stored. */
 #define KVT_GPU_TURNER(name, type, widen, narrow) \
 	KVT_GPU_BOTH void kvt_gpu_turn_##name( \
 		const struct kvt_gpu_turning *t, const struct kvt_gpu_angles *angles, uint32_t thread, \
@@ -120,8 +125,9 @@ KVT_GPU_TURNER(bf16, uint16_t, kvt_bf16_to_float, kvt_float_to_bf16)
 KVT_GPU_TURNER(f16, uint16_t, kvt_half_to_float, kvt_float_to_half)
 
 /*
- * The work of thread number `thread` of `threads`. `angles` are the launch's own, or a copy of them where neighbouring
- * threads read different ones at the same time without waiting for each other.
+ * Turns the pairs of thread number `thread` of `threads`. `angles` are the launch's own, or a copy
+ * in memory where neighbouring threads can read different entries at the same time without waiting
+ * for each other.
  */
 KVT_GPU_BOTH void kvt_gpu_turn_thread(
 	const struct kvt_gpu_turning *t, const struct kvt_gpu_angles *angles, uint32_t thread, uint32_t threads)

@@ -3,7 +3,7 @@
  */
 #include "index/index_parts.h"
 
-#define TTL_DIGITS 4 /* bits of the power of ten */
+#define TTL_DIGITS 4 /* bits for the power of ten */
 #define TTL_MOST   ((1u << 28) - 1)
 
 uint32_t kvt_ttl_pack(uint64_t ns)

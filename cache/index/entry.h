@@ -1,5 +1,5 @@
 /*
- * entry.h - one entry of an index in the slab, and its state word.
+ * entry.h - the memory of one entry of an index, and its state word.
  *
  * An entry is two cache lines: a lookup reads only the first. Its memory stays valid while the
  * index lives, but a later life of the same entry changes the key, so a reader without a lock must
@@ -32,7 +32,7 @@ enum kvt_phase { KVT_FREE = 0, KVT_FILLING = 1, KVT_LIVE = 2, KVT_GOING = 3 };
 #define KVT_GENERATION_SHIFT 27
 #define KVT_GENERATION_ONE   (1ull << KVT_GENERATION_SHIFT)
 
-/* `parent` names a record of a missing parent, not an entry */
+/* a bit in `parent`: the rest is the number of a record of a missing parent, not of an entry */
 #define KVT_MISSING_PARENT   (1u << 31)
 #define KVT_INDEX_MOST       (KVT_MISSING_PARENT - 2) /* entries */
 #define KVT_ENTRY_BYTES_MOST (((uint64_t)1 << 48) - 1)
@@ -40,9 +40,10 @@ enum kvt_phase { KVT_FREE = 0, KVT_FILLING = 1, KVT_LIVE = 2, KVT_GOING = 3 };
 struct kvt_entry {
 	_Atomic uint64_t state;
 	_Atomic uint64_t key[KVT_KEY_BYTES / 8];
-	_Atomic int64_t expires_wall_ns; /* INT64_MAX: never; readers move it without a lock */
-	/* From here on: written while FREE or FILLING, then constant while LIVE and held. */
-	uint32_t ttl;    /* packed, kvt_ttl_pack */
+	_Atomic int64_t expires_wall_ns; /* INT64_MAX: never; readers change it without a lock */
+	/* The members from here on are written while the entry is FREE or FILLING, and constant
+	 * while it is LIVE and held. */
+	uint32_t ttl;    /* packed by kvt_ttl_pack */
 	uint32_t tenant; /* number of the tenant's record */
 	uint32_t tokens;
 	uint32_t depth; /* chunks before this one, as far as known at its insertion */
@@ -51,10 +52,11 @@ struct kvt_entry {
 	uint32_t bytes_low, charge_low;
 	uint16_t bytes_high, charge_high;
 	float cost_ns;
-	/* Under the index's mutex. Entry numbers or KVT_NO_ENTRY. */
+	/* The following members are guarded by the index's mutex. They are entry numbers or
+	 * KVT_NO_ENTRY. */
 	uint32_t parent;
 	uint32_t first_child;
-	uint32_t next; /* next sibling; of a free entry: the next free one */
+	uint32_t next; /* next sibling; for a free entry the next free one */
 	uint32_t previous;
 };
 _Static_assert(sizeof(struct kvt_entry) == 128, "an entry is two cache lines");
@@ -108,7 +110,7 @@ static inline void kvt_entry_set_key(struct kvt_entry *e, const struct kvt_key *
 		atomic_store_explicit(&e->key[i], words[i], memory_order_release);
 }
 
-/* Key of an entry whose key does not change now: held, or under the mutex. */
+/* Returns the key of an entry whose key cannot change now: the entry is held, or the mutex is. */
 static inline const struct kvt_key *kvt_entry_key(const struct kvt_entry *e)
 {
 	_Static_assert(sizeof(e->key) == sizeof(struct kvt_key), "a key's words are its bytes");
@@ -130,8 +132,8 @@ static inline uint64_t kvt_entry_charge(const struct kvt_entry *e)
 	return (uint64_t)e->charge_high << 32 | e->charge_low;
 }
 
-/* A TTL in four bytes: a number below 2^28 and a power of ten. Usual values ("30 min") are kept
- * exactly; others become shorter by less than one part in 10^7. */
+/* Packs a TTL into four bytes: a number below 2^28 and a power of ten. Usual values ("30 min") are
+ * kept exactly; others become shorter by less than one part in 10^7. */
 uint32_t kvt_ttl_pack(uint64_t ns);
 uint64_t kvt_ttl_ns(uint32_t packed);
 

@@ -1,19 +1,19 @@
 /*
- * family.c - parents and children of a tier's entries.
+ * family.c - keeps parents and children of a tier's entries.
  *
- * An entry knows its parent and stands in the list of its parent's children; only an entry without
+ * An entry knows its parent and is in the list of its parent's children; only an entry without
  * children may be evicted. A parent can be missing: not inserted yet, erased, or expired. Then a
  * record of its key stands in for the parent and keeps the list, so that the parent gets its
  * children back when it is inserted, and is not evicted from above them. Such a record lives as
  * long as a child waits for that parent. At most one such record exists for each four entries;
  * beyond that, entries have no parent, and may outlive theirs.
  *
- * Each leaving or return of a parent visits each of its children once.
+ * When a parent leaves or comes back, each of its children is visited once.
  *
  * Callers choose keys and parents, so the parents that they name could form a circle, in which no
- * entry would ever be a leaf again. A circle can only close when an entry is inserted after its
- * children; then the index walks upwards from the entry, which stays without a parent if the walk
- * meets the entry itself or does not end within bounds.
+ * entry would ever be a leaf again. A circle can only arise when an entry is inserted after its
+ * children. Then the index walks upwards from the entry, and leaves it without a parent if the walk
+ * meets the entry itself or takes too many steps.
  */
 #include "index/index_parts.h"
 
@@ -46,7 +46,7 @@ static uint32_t new_missing(struct kvt_index *x, uint32_t hash, const struct kvt
 	return number;
 }
 
-/* Head of the list of this parent's children. */
+/* Returns the head of the list of this parent's children. */
 static uint32_t *children_of(struct kvt_index *x, uint32_t parent)
 {
 	if ((parent & KVT_MISSING_PARENT) != 0)
@@ -54,7 +54,7 @@ static uint32_t *children_of(struct kvt_index *x, uint32_t parent)
 	return &kvt_index_at(x, parent)->first_child;
 }
 
-/* Updates the entry's bit, after its list became or ceased to be empty. */
+/* Updates the entry's bit after its list of children has become empty, or is no longer empty. */
 static void note_children(struct kvt_index *x, uint32_t number)
 {
 	const uint64_t bit = 1ull << number % 64;
@@ -123,7 +123,7 @@ static uint64_t rename_parent(struct kvt_index *x, uint32_t first, uint32_t pare
 	return count;
 }
 
-/* Returns whether the line upwards from `from` ends, without `number` in it. */
+/* Returns whether the chain upwards from `from` ends without passing `number`. */
 static bool line_ends(const struct kvt_index *x, uint32_t from, uint32_t number)
 {
 	for (size_t i = 0; i < MOST_GENERATIONS; i++) {
@@ -136,7 +136,7 @@ static bool line_ends(const struct kvt_index *x, uint32_t from, uint32_t number)
 	return false;
 }
 
-/* Makes children that wait for the new entry its own. */
+/* Makes the new entry the parent of the children that wait for it. */
 static void adopt(struct kvt_index *x, uint32_t number, uint32_t hash, const struct kvt_key *key)
 {
 	uint32_t waiting = find_missing(x, hash, key), first;

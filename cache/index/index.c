@@ -1,5 +1,5 @@
 /*
- * index.c - the life of an index: creation, insertion, pins, statistics.
+ * index.c - creates an index, inserts, pins, and counts.
  */
 #include "index/index_parts.h"
 
@@ -8,7 +8,7 @@
 
 /* --- names and the seed --- */
 
-/* The name by which policies know a key: the same in each run. */
+/* Returns the name by which policies know a key; it is the same in each run. */
 static uint64_t name_of(const struct kvt_key *key)
 {
 	uint64_t w[KVT_KEY_BYTES / 8];
@@ -145,7 +145,8 @@ static void fill(struct kvt_entry *e, const struct kvt_key *key, uint32_t tenant
 	e->cost_ns = (float)(cost < 0x1p62 ? cost : 0x1p62);
 }
 
-/* Takes a free entry, of which one must exist, and its slab page. KVT_ENOMEM. */
+/* Takes a free entry, of which there must be one, and makes its page of the slab usable.
+ * KVT_ENOMEM. */
 static enum kvt_status take_number(struct kvt_index *x, uint32_t *number)
 {
 	uint32_t fresh = atomic_load_explicit(&x->fresh, memory_order_relaxed);
@@ -170,7 +171,7 @@ static void give_number_back(struct kvt_index *x, uint32_t number)
 	x->taken--;
 }
 
-/* Enters a new entry; all limits have room. */
+/* Enters a new entry; all limits have room for it. */
 static enum kvt_status enter(struct kvt_index *x, const struct kvt_key *key,
 	const struct kvt_key *parent, const struct kvt_entry_info *info, uint32_t *entry)
 {
@@ -241,7 +242,7 @@ enum kvt_status kvt_index_insert_sparing(struct kvt_index *x, const struct kvt_k
 		above = parent == NULL ? KVT_NO_ENTRY : kvt_index_find(x, parent);
 		if (chained && parent != NULL && above == KVT_NO_ENTRY)
 			goto out;
-		x->guard = above; /* the room for a child must not cost its parent */
+		x->guard = above; /* making room for a child must not evict its parent */
 		status = kvt_index_make_room(x, &info->tenant, info->charge, spare);
 		x->guard = KVT_NO_ENTRY;
 		if (status == KVT_OK)
@@ -271,7 +272,8 @@ void kvt_index_place(struct kvt_index *x, uint32_t entry, const uint64_t place[4
 	kvt_index_unlock(x);
 }
 
-/* Number + 1 of the parent for the policy; 0: the parent is missing, or still being filled. */
+/* Returns the parent's number + 1 for the policy; 0: the parent is missing, or still being
+ * filled. */
 static uint32_t parent_of(const struct kvt_index *x, const struct kvt_entry *e)
 {
 	if (e->parent == KVT_NO_ENTRY || (e->parent & KVT_MISSING_PARENT) != 0 ||
@@ -316,7 +318,8 @@ void kvt_index_discard(struct kvt_index *x, uint32_t entry)
 	struct kvt_entry *e = kvt_index_at(x, entry);
 
 	kvt_index_lock(x);
-	(void)kvt_index_leave(x, entry, KVT_LEAVE_DISCARDED); /* unless it was erased meanwhile */
+	/* this has no effect if it was erased meanwhile */
+	(void)kvt_index_leave(x, entry, KVT_LEAVE_DISCARDED);
 	atomic_fetch_sub_explicit(&e->state, KVT_HOLD_ONE, memory_order_acq_rel);
 	kvt_index_count_held(x, -1);
 	kvt_index_bury(x, entry);

@@ -1,12 +1,13 @@
 /*
- * leave.c - removals from an index: eviction, expiry, erasing.
+ * leave.c - removes entries from an index: eviction, expiry, erasing.
  *
- * All removals pass through kvt_index_leave(), which makes an entry GOING: invisible, removed from the table, the
- * policy and its family. An entry without holds is buried at once, any other by its last holder. Only kvt_index_bury()
- * calls `gone` and frees the number.
+ * All removals pass through kvt_index_leave(), which makes an entry GOING: invisible, removed from
+ * the table, the policy and its family. An entry without holds is freed at once, any other by its
+ * last holder. Only kvt_index_bury() calls `gone` and frees the number.
  *
- * The index makes room in two steps: it chooses as many victims as needed, among entries that may go once the earlier
- * victims are gone; then all victims go, or, if they are too few, none.
+ * The index makes room in two steps: it chooses as many victims as needed, among entries that may
+ * be evicted once the earlier victims are gone; then it evicts all of them or, if they are too few,
+ * none.
  *
  * Walks over many entries release the mutex every few thousand entries.
  */
@@ -14,10 +15,10 @@
 
 #include "index/index_parts.h"
 
-#define WALK_STEP   2048   /* entries visited under one hold of the mutex */
+#define WALK_STEP   2048   /* entries that a walk visits before it releases the mutex */
 #define EXPIRE_MOST 65536u /* entries visited per call of kvt_index_expire */
-#define CHOICE_ROOM 16     /* first size of the list of victims */
-#define RACES_MOST  64     /* victims in a row on which a reader just took a hold */
+#define CHOICE_ROOM 16     /* initial size of the list of victims */
+#define RACES_MOST  64     /* limit of successive victims on which a reader has just taken a hold */
 
 static void count_leave(struct kvt_index *x, enum kvt_leave why)
 {
@@ -44,7 +45,7 @@ static void count_leave(struct kvt_index *x, enum kvt_leave why)
 	}
 }
 
-/* Number of holds with which an entry may leave for this reason. */
+/* Returns with how many holds an entry may leave for this reason. */
 static uint64_t holds_allowed(enum kvt_leave why)
 {
 	switch (why) {
@@ -146,7 +147,7 @@ static bool may_go(void *self, uint32_t number)
 	       (state & KVT_PINNED) == 0;
 }
 
-/* The next victim, of one tenant or (KVT_NO_ENTRY) of any. */
+/* Returns the next victim, among the entries of one tenant or (KVT_NO_ENTRY) of all. */
 static uint32_t victim_of(struct kvt_index *x, uint32_t tenant)
 {
 	if (tenant == KVT_NO_ENTRY)
@@ -154,7 +155,7 @@ static uint32_t victim_of(struct kvt_index *x, uint32_t tenant)
 	return kvt_entry_list_victim(&kvt_tenant_at(x, tenant)->list, x->tenant_links, may_go, x);
 }
 
-/* Chooses this entry, which may go. KVT_ENOMEM. */
+/* Adds an entry that may be evicted to the choice. KVT_ENOMEM. */
 static enum kvt_status choose_entry(struct kvt_index *x, uint32_t victim)
 {
 	struct kvt_choice *c = &x->choice;
@@ -175,7 +176,7 @@ static enum kvt_status choose_entry(struct kvt_index *x, uint32_t victim)
 	return KVT_OK;
 }
 
-/* Chooses one more victim. KVT_FULL: no other may go; KVT_ENOMEM. */
+/* Chooses one more victim. KVT_FULL: no other entry may be evicted; KVT_ENOMEM. */
 static enum kvt_status choose(struct kvt_index *x, uint32_t tenant)
 {
 	uint32_t victim = victim_of(x, tenant);
@@ -183,7 +184,8 @@ static enum kvt_status choose(struct kvt_index *x, uint32_t tenant)
 	return victim == KVT_NO_ENTRY ? KVT_FULL : choose_entry(x, victim);
 }
 
-/* Chooses the present entries of these keys. KVT_FULL: one of them may not go. */
+/* Chooses those entries of these keys that are present. KVT_FULL: one of them may not be
+ * evicted. */
 static enum kvt_status choose_keys(struct kvt_index *x, const struct kvt_key *keys, size_t n)
 {
 	enum kvt_status status = KVT_OK;
@@ -197,7 +199,7 @@ static enum kvt_status choose_keys(struct kvt_index *x, const struct kvt_key *ke
 	return status;
 }
 
-/* Charge of the chosen entries of other tenants. */
+/* Returns the charge of the chosen entries that belong to other tenants. */
 static uint64_t charge_of_others(const struct kvt_index *x, uint32_t tenant)
 {
 	const struct kvt_choice *c = &x->choice;
@@ -221,7 +223,7 @@ static void forget_choice(struct kvt_index *x)
 	c->charge = 0;
 }
 
-/* Chooses a tenant's own entries, where the tenant is at its limit. */
+/* Chooses entries of the tenant itself, if it is at its limit. */
 static enum kvt_status choose_of_tenant(
 	struct kvt_index *x, const struct kvt_tenant *tenant, uint64_t charge)
 {
@@ -276,8 +278,8 @@ bool kvt_index_count_limited(struct kvt_index *x, const struct kvt_entry_info *i
 	return is;
 }
 
-/* Evicts the chosen entries; [from, to) of them go for a tenant's limit. False: a reader took a hold on one of them,
- * which stays, and perhaps others. */
+/* Evicts the chosen entries; those in [from, to) count as evicted for a tenant's limit. False: a
+ * reader took a hold on one of them, which stays, and perhaps others do. */
 static bool evict_chosen(struct kvt_index *x, size_t from, size_t to)
 {
 	struct kvt_choice *c = &x->choice;
@@ -290,8 +292,8 @@ static bool evict_chosen(struct kvt_index *x, size_t from, size_t to)
 	return all;
 }
 
-/* Makes room, after a check: no entry goes if all that may go would not suffice. Of the n keys, all entries go in
- * either case. */
+/* Makes room, after a check: no entry is evicted if all that may be evicted would not suffice. The
+ * entries of the n keys are all evicted in any case. */
 static enum kvt_status make_room(struct kvt_index *x, const struct kvt_key *keys, size_t n,
 	const struct kvt_tenant *tenant, uint64_t charge, uint64_t spare)
 {
@@ -355,7 +357,7 @@ size_t kvt_index_pass(struct kvt_index *x, const uint32_t *entries, size_t n)
 	size_t count = 0;
 
 	kvt_index_lock(x);
-	while (n-- > 0) /* children first, so that no parent is missing meanwhile */
+	while (n-- > 0) /* children first, so that no entry has a missing parent meanwhile */
 		count += kvt_index_leave(x, entries[n], KVT_LEAVE_PASSED);
 	kvt_index_unlock(x);
 	return count;
@@ -396,7 +398,8 @@ void kvt_index_drop(struct kvt_index *x, uint32_t entry)
 	kvt_index_unlock(x);
 }
 
-/* The entries that a walk erases: of a tenant, of slots (of its tenant, or in its key), or (both NULL) all. */
+/* Which entries a walk erases: those of a tenant, of slots (of its tenant, or in its key), or (both
+ * NULL) all. */
 struct erasure {
 	const struct kvt_tenant *tenant;
 	const struct kvt_slot_set *slots;
@@ -410,7 +413,7 @@ static bool is_meant(const struct erasure *of, const struct kvt_key *key, const 
 	       kvt_slot_set_has(of->slots, kvt_key_slot(key));
 }
 
-/* The walk meets every entry from before the call, since entries do not move. */
+/* The walk meets every entry that existed before the call, since entries do not move. */
 static size_t erase_walk(struct kvt_index *x, const struct erasure *of)
 {
 	uint32_t fresh, number = 0;

@@ -1,8 +1,6 @@
 /*
- * pool.c - records of one size, found by a hash.
- *
- * Buckets are chained, and doubled when there are more records than buckets. Without memory for
- * more buckets, chains only get longer.
+ * pool.c - stores records of one size in chained buckets, whose number is doubled when there are
+ * more records than buckets. Without memory for more buckets, chains only get longer.
  */
 #include "index/pool.h"
 

@@ -1,9 +1,9 @@
 /*
- * pool.h - records of one size, found by a hash: the store of tenants and missing parents.
+ * pool.h - stores records of one size, found by a hash: tenants and missing parents.
  *
- * A record begins with a struct kvt_pool_node and has a number below `most` that stays its own
- * until it is removed. The caller distinguishes records of equal hash. Not thread-safe: guarded by
- * the index's mutex.
+ * A record begins with a struct kvt_pool_node, and keeps its number, which is below `most`, until
+ * it is removed. The caller distinguishes records of equal hash. Not thread-safe: guarded by the
+ * index's mutex.
  */
 #ifndef KVT_POOL_H
 #define KVT_POOL_H
@@ -19,8 +19,8 @@ struct kvt_pool_node {
 
 struct kvt_pool {
 	struct kvt_region memory;
-	uint32_t *heads;  /* one per bucket: first record or KVT_NO_ENTRY */
-	uint32_t buckets; /* a power of two, 0 before the first record */
+	uint32_t *heads;  /* first record of each bucket, or KVT_NO_ENTRY */
+	uint32_t buckets; /* number of buckets: a power of two, 0 before the first record */
 	uint32_t size;    /* bytes of a record */
 	uint32_t most;
 	uint32_t count; /* in use */
@@ -36,11 +36,12 @@ static inline void *kvt_pool_at(const struct kvt_pool *p, uint32_t number)
 	return (char *)p->memory.base + (size_t)number * p->size;
 }
 
-/* First record of this hash, and the next one after `number`; KVT_NO_ENTRY: none. */
+/* Return the first record of this hash, and the next one after `number`; KVT_NO_ENTRY: none. */
 uint32_t kvt_pool_first(const struct kvt_pool *p, uint32_t hash);
 uint32_t kvt_pool_next(const struct kvt_pool *p, uint32_t number);
 
-/* Adds a record, all zero but its node. KVT_FULL: `most` records are in use; KVT_ENOMEM. */
+/* Adds a record, which is zeroed except for its node. KVT_FULL: `most` records are in use;
+ * KVT_ENOMEM. */
 enum kvt_status kvt_pool_add(struct kvt_pool *p, uint32_t hash, uint32_t *number) KVT_MUST_CHECK;
 void kvt_pool_remove(struct kvt_pool *p, uint32_t number);
 

@@ -1,12 +1,12 @@
 /*
- * read.c - match, hold and release: the functions of readers without a lock.
+ * read.c - match, hold and release, for readers without a lock.
  *
  * A lookup handles keys in groups: it first prefetches the table slots of all keys, then the
- * entries that the slots name, and then compares whole keys. So a chain in cold memory costs a few
- * waits for memory per group, not two per chunk. The first candidate of a key is nearly always the
- * only one; if that candidate is wrong, or missing, a slow lookup walks the key's whole row of
- * slots and checks whether slots moved meanwhile. The slow lookup happens once per chain, at its
- * end.
+ * entries that the slots name, and then compares whole keys. So a chain in memory that is not
+ * cached costs a few waits for memory per group, not two per chunk. The first candidate of a key is
+ * nearly always the only one. If that candidate is wrong, or missing, a slow lookup walks the key's
+ * whole row of slots, and checks whether slots moved meanwhile. The slow lookup happens once per
+ * chain, at its end.
  *
  * entry.h explains why each answer is right; the table only proposes candidates.
  */
@@ -15,9 +15,9 @@
 #include "index/index_parts.h"
 
 #define GROUP      32
-#define LOOKS_MOST 64 /* lookups at a table that keeps moving */
+#define LOOKS_MOST 64 /* limit of lookups in a table whose slots keep moving */
 
-/* The parameters of one call. */
+/* The parameters of one lookup. */
 struct look {
 	struct kvt_index *x;
 	int64_t wall_ns; /* 0: not read yet */
@@ -51,7 +51,7 @@ static void prolong(struct look *look, struct kvt_entry *e)
 	atomic_store_explicit(&e->expires_wall_ns, wall_ns + (int64_t)ttl_ns, memory_order_relaxed);
 }
 
-/* Returns whether this entry is the LIVE one of this key. */
+/* Returns whether this entry is LIVE, has this key and is within its TTL. */
 static bool shows(struct look *look, const struct kvt_entry *e, const struct kvt_key *key)
 {
 	uint64_t state = kvt_entry_state(e);
@@ -61,7 +61,8 @@ static bool shows(struct look *look, const struct kvt_entry *e, const struct kvt
 	return kvt_entry_state(e) >> KVT_GENERATION_SHIFT == state >> KVT_GENERATION_SHIFT;
 }
 
-/* Like shows(), and takes a hold. */
+/* Returns whether the entry is live, of this key and within its TTL, as shows() does; if so, takes a
+ * hold on it. */
 static bool takes(struct look *look, struct kvt_entry *e, const struct kvt_key *key)
 {
 	uint64_t state = kvt_entry_state(e);
@@ -86,7 +87,7 @@ static inline bool is_it(struct look *look, uint32_t number, const struct kvt_ke
 	return look->hold ? takes(look, e, key) : shows(look, e, key);
 }
 
-/* Searches the whole row of slots; again if slots moved meanwhile. */
+/* Searches the whole row of slots, and again if slots moved meanwhile. */
 static uint32_t find_slowly(struct look *look, uint32_t hash, const struct kvt_key *key)
 {
 	struct kvt_table *t = &look->x->table;
@@ -123,7 +124,8 @@ static void propose(const struct kvt_index *x, struct kvt_slots *s, const struct
 	}
 }
 
-/* How many keys from the first on are there; entries (NULL for match) receives their numbers. */
+/* Returns how many keys from the first on are present; entries (NULL for match) receives their
+ * numbers. */
 static size_t walk(struct look *look, const struct kvt_key *keys, size_t n, uint32_t *entries)
 {
 	struct kvt_index *x = look->x;
@@ -155,8 +157,8 @@ size_t kvt_index_match(struct kvt_index *x, const struct kvt_key *keys, size_t n
 	return walk(&look, keys, n, NULL);
 }
 
-/* Reports uses, deepest first. A ring with too little room gets the entries near the chain's
- * beginning: the deepest entries, which then look unused, are evicted first anyway. */
+/* Reports uses, deepest first. If the ring has too little room it gets the entries near the chain's
+ * beginning: the deepest entries, which then look unused, are the first to be evicted anyway. */
 static void report(struct kvt_index *x, const uint32_t *entries, size_t n)
 {
 	uint64_t place, got;

@@ -1,9 +1,9 @@
 /*
- * region.c - memory that grows in place and never moves.
+ * region.c - reserves address space and makes it usable step by step.
  *
- * Reserved pages have no access rights, so that they count nowhere, not even on a machine that
- * refuses to promise more memory than it has. Growth gives rights to the next step: small steps at
- * first, then whole huge pages, because random walks of a large region pay for each page's
+ * Reserved pages have no access rights, so that the kernel does not count them, even on a machine
+ * that refuses to promise more memory than it has. Growing makes the next step accessible: small
+ * steps at first, then whole huge pages, because random walks of a large region pay for each page's
  * translation.
  */
 #include "index/region.h"

@@ -1,15 +1,15 @@
 /*
- * table.c - from a hash to entry numbers: the writer's side.
+ * table.c - adds and removes slots of the table, and grows it.
  *
- * The table grows by half when three quarters are used, so an entry costs 11 to 16 bytes. Growth
- * copies the whole table under the owner's mutex, some 5 ms for a million entries, once for each
- * half more; readers use the old table meanwhile.
+ * The table grows by half when three quarters are used, so that an entry costs 11 to 16 bytes.
+ * Growth copies the whole table with the owner's mutex held, some 5 ms for a million entries;
+ * readers use the old table meanwhile.
  */
 #include "index/table.h"
 
 #define FIRST_SLOTS 256u
 
-/* Slots that `most` entries need at three quarters full. */
+/* Returns how many slots `most` entries need, if at most three quarters are used. */
 static uint32_t slots_for(uint32_t most)
 {
 	uint64_t slots = (uint64_t)most + most / 3 + 8;
@@ -89,7 +89,8 @@ enum kvt_status kvt_table_make_room(struct kvt_table *t)
 		more = slots_for(t->most);
 	status = t->sizes < KVT_TABLE_SIZES ? start_size(t, (uint32_t)more) : KVT_ENOMEM;
 	if (status != KVT_OK)
-		return t->used < s->count - 1 ? KVT_OK : status; /* until then probes are longer */
+		/* without memory to grow, probes only get longer */
+		return t->used < s->count - 1 ? KVT_OK : status;
 	atomic_store_explicit(&t->now, s + 1, memory_order_release);
 	atomic_fetch_add_explicit(&t->moves, 2, memory_order_acq_rel);
 	kvt_region_clear(&s->memory);
@@ -102,7 +103,7 @@ void kvt_table_add(struct kvt_table *t, uint32_t hash, uint32_t number)
 	t->used++;
 }
 
-/* Number of slots from one place to another, around the end. */
+/* Returns the number of slots from one place to another, around the end. */
 static uint32_t distance(const struct kvt_slots *s, uint32_t from, uint32_t to)
 {
 	return to >= from ? to - from : to + s->count - from;
@@ -125,7 +126,7 @@ void kvt_table_remove(struct kvt_table *t, uint32_t hash, uint32_t number)
 			break;
 		if (distance(s, kvt_slots_home(s, (uint32_t)(slot >> 32)), at) <
 			distance(s, hole, at))
-			continue; /* the slot's home lies after the hole */
+			continue; /* the slot's home lies after the hole, so that it stays */
 		if (!moving)
 			atomic_fetch_add_explicit(&t->moves, 1, memory_order_acq_rel);
 		moving = true;

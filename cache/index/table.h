@@ -1,5 +1,5 @@
 /*
- * table.h - from a hash to the numbers of the entries that may have it.
+ * table.h - finds, for a hash, the numbers of the entries that may have it.
  *
  * Slots of eight bytes, {32 bits of hash, entry number + 1}, 0: empty; open addressing with linear
  * probing. A slot's home is its hash scaled to the table's length, so the table can have any
@@ -10,8 +10,9 @@
  * moved past it: a removal closes the gap by moving later slots back (so no tombstones collect, and
  * probes stay as short after months as on the first day). `moves` is odd while slots move and
  * increases with each move; a reader that missed and sees a changed `moves` searches again. A
- * reader that gives up after a bounded number of searches misses a key that is present: legal,
- * transient, and so rare that it takes a writer that loses its CPU in the middle of a move.
+ * reader that gives up after a bounded number of searches misses a key that is present. That is
+ * harmless, lasts for a moment, and only happens when a writer loses its CPU in the middle of a
+ * move.
  *
  * An outgrown table loses its pages, not its addresses: a reader that still uses it sees empty
  * slots, misses, and sees `moves` changed.
@@ -26,7 +27,8 @@
 
 #define KVT_TABLE_SIZES 64
 
-/* One size of the table. Constant once it is the current one, except the slots. */
+/* The slots of one size of the table. Constant once they are current, except for the slots'
+ * values. */
 struct kvt_slots {
 	_Atomic uint64_t *slot;
 	uint32_t count;
@@ -38,7 +40,7 @@ struct kvt_table {
 	_Atomic uint64_t moves;
 	uint32_t used;
 	uint32_t most;  /* entries */
-	uint32_t sizes; /* used members of `all`; the last one is the current one */
+	uint32_t sizes; /* number of used members of `all`; the last one is current */
 	struct kvt_slots all[KVT_TABLE_SIZES];
 };
 
@@ -47,7 +49,7 @@ void kvt_table_finish(struct kvt_table *t); /* a zeroed struct is allowed */
 
 /* Makes room for the next add. KVT_ENOMEM. */
 enum kvt_status kvt_table_make_room(struct kvt_table *t) KVT_MUST_CHECK;
-/* Adds an entry, which must be complete, after kvt_table_make_room. */
+/* Adds an entry, which must be completely set, after kvt_table_make_room. */
 void kvt_table_add(struct kvt_table *t, uint32_t hash, uint32_t number);
 /* Removes an entry, which must be present. */
 void kvt_table_remove(struct kvt_table *t, uint32_t hash, uint32_t number);
@@ -60,8 +62,8 @@ static inline uint32_t kvt_slots_home(const struct kvt_slots *s, uint32_t hash)
 }
 
 /*
- * Number of the next entry with this hash from slot *at on; *at moves past it. KVT_NO_ENTRY: none.
- * Begins at the hash's home; *steps bounds the walk to once around.
+ * Returns the number of the next entry with this hash, from slot *at on, and moves *at past it.
+ * KVT_NO_ENTRY: none. The search begins at the hash's home; *steps bounds it to once around.
  */
 static inline uint32_t kvt_slots_find(
 	const struct kvt_slots *s, uint32_t hash, uint32_t *at, uint32_t *steps)

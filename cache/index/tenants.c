@@ -1,12 +1,12 @@
 /*
- * tenants.c - the bytes of each tenant in an index.
+ * tenants.c - counts and limits the bytes of each tenant in an index.
  *
  * Entries name their tenant by four bytes. A record lives as long as its tenant has entries, so
- * records never outnumber entries, and a tenant without entries uses no memory.
+ * that records never outnumber entries, and a tenant without entries uses no memory.
  *
- * Limits of single tenants have records of their own, since they hold also while a tenant has no
- * entry. A tenant with a limit makes room from its own entries, oldest first, in a list per tenant;
- * the first limit creates the links of these lists, from the entries present then.
+ * The limits of single tenants have records of their own, since they also hold while a tenant has
+ * no entry. A tenant with a limit makes room from its own entries, oldest first, in a list per
+ * tenant; the first limit creates the links of these lists, from the entries present then.
  */
 #include "index/index_parts.h"
 
@@ -71,14 +71,14 @@ static void add_to_others(struct kvt_tenant_list *list, const struct kvt_tenant_
 	list->others.refused += share->refused;
 }
 
-/* A share that falls out of the list is added to the others. */
+/* Adds a share to the list; a share that falls out of the list is added to the others. */
 static void add_share(struct kvt_tenant_list *list, size_t most, struct kvt_tenant_share share)
 {
 	struct kvt_tenant_share swap;
 
 	list->tenants++;
 	if (list->count == most && most > 0 && list->at[most - 1].bytes >= share.bytes) {
-		add_to_others(list, &share); /* the usual case with many tenants */
+		add_to_others(list, &share); /* the usual case if there are many tenants */
 		return;
 	}
 	for (size_t i = 0; i < list->count; i++) {

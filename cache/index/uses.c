@@ -1,5 +1,5 @@
 /*
- * uses.c - uses of entries on their way to the policy.
+ * uses.c - the ring that carries uses of entries to the policy.
  */
 #include "index/uses.h"
 
@@ -27,7 +27,7 @@ uint64_t kvt_uses_reserve(struct kvt_uses *u, uint64_t n, uint64_t *first)
 	uint64_t head = atomic_load_explicit(&u->head, memory_order_relaxed), room, got;
 
 	do {
-		/* acquire: taken slots are empty before they are written again */
+		/* acquire: slots that were taken are emptied before they are written again */
 		room = u->size - (head - atomic_load_explicit(&u->tail, memory_order_acquire));
 		got = n < room ? n : room;
 		if (got == 0)

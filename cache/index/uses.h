@@ -1,10 +1,10 @@
 /*
- * uses.h - uses of entries on their way from readers without a lock to the policy.
+ * uses.h - a ring that carries uses of entries from readers without a lock to the policy.
  *
- * A ring of entry numbers with generations. Any thread adds; the holder of the index's mutex takes.
- * A full ring loses uses and counts them, and no thread waits: a policy that misses some uses
- * chooses a little worse. A thread that has reserved room and not yet written delays the uses after
- * its own for a moment.
+ * It consists of entry numbers with generations. Any thread adds; the holder of the index's mutex
+ * takes. A full ring loses uses and counts them, and no thread waits: a policy that misses some
+ * uses chooses a little worse. A thread that has reserved room and not written yet delays the uses
+ * after its own for a moment.
  */
 #ifndef KVT_USES_H
 #define KVT_USES_H
@@ -14,10 +14,11 @@
 #include "policies/policy.h"
 
 struct kvt_uses {
-	_Alignas(64) _Atomic uint64_t head; /* next place to reserve */
+	_Alignas(64) _Atomic uint64_t head; /* next place to be reserved */
 	_Atomic uint64_t lost;
-	_Alignas(64) _Atomic uint64_t tail; /* next place to take from */
-	_Atomic uint64_t *slot; /* owned; generation << 32 | entry + 1, 0: not written yet */
+	_Alignas(64) _Atomic uint64_t tail; /* next place to be taken from */
+	/* each slot: generation << 32 | entry + 1, 0: not written yet; owned */
+	_Atomic uint64_t *slot;
 	uint64_t size;          /* a power of two */
 };
 
@@ -35,7 +36,7 @@ static inline void kvt_uses_put(
 		(uint64_t)generation << 32 | (entry + 1), memory_order_release);
 }
 
-/* Takes the oldest use. False: none, or not written yet. Needs the mutex. */
+/* Takes the oldest use. False: there is none, or it is not written yet. The mutex is held. */
 bool kvt_uses_take(struct kvt_uses *u, uint32_t *entry, uint32_t *generation);
 
 /* Returns whether the ring is so full that a thread should empty it. */

@@ -1,10 +1,10 @@
 /*
  * direct.c - judges O_DIRECT by the kernel's report on a file, not by the success of open().
  *
- * Since Linux 6.1 statx reports the alignment that direct I/O on a file needs, and 0 where direct I/O is impossible.
- * Without such a report (older kernels, network file systems, overlayfs on some) this file goes by the file system's
- * magic number: the list below has those that go to the device with O_DIRECT. An alignment of 4096, the largest logical
- * block of devices, suits them all.
+ * Since Linux 6.1 statx reports the alignment that direct I/O on a file needs, and 0 where direct
+ * I/O is impossible. Without such a report (older kernels, network file systems, overlayfs on some)
+ * this file goes by the file system's magic number: the list below has those that go to the device
+ * with O_DIRECT. An alignment of 4096, the largest logical block of devices, suits them all.
  */
 #include <fcntl.h>
 #include <linux/magic.h>
@@ -57,7 +57,7 @@ static void by_magic(int fd, struct kvt_direct *out)
 }
 
 #ifdef STATX_DIOALIGN
-/* False: the kernel does not report it. */
+/* Fills *out from the kernel's report. Returns false if the kernel has none. */
 static bool by_statx(int fd, struct kvt_direct *out)
 {
 	struct statx st = {0};

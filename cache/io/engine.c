@@ -1,5 +1,6 @@
 /*
- * engine.c - the common part of both engines: continues a transfer that was cut short.
+ * engine.c - the common part of both engines: continues a transfer of which the kernel moved only a
+ * part.
  *
  * The kernel may move fewer bytes than requested without an error (a signal, a bound on one call's
  * bytes, a shortage of memory). A transfer on a direct file can only continue at a multiple of its
@@ -9,7 +10,7 @@
 
 #include "io/engine.h"
 
-/* Adds a piece, or lengthens the last piece if this one follows it in memory. */
+/* Adds a piece, or makes the last piece longer if this one follows it in memory. */
 static void add_piece(struct iovec *out, uint32_t *count, char *base, size_t bytes)
 {
 	struct iovec *last = *count > 0 ? &out[*count - 1] : NULL;

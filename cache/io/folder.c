@@ -1,5 +1,5 @@
 /*
- * folder.c - a store's folder, by system calls.
+ * folder.c - creates, lists, locks and tests a store's folder by system calls.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -17,9 +17,11 @@
 #define ZERO_BYTES  (1u << 20)
 #define PROBE_BYTES KVT_DIRECT_MAX_ALIGNMENT
 
-/* --- creation ---------------------------------------------------------------------------------- */
+/* --- creation
+ * ---------------------------------------------------------------------------------- */
 
-/* Makes `path` durably in its parent. 0 or errno; an existing path is no error. */
+/* Creates `path`, and makes it durable in its parent. Returns 0 or errno; it is no error if the
+ * path exists. */
 static int make_one(char *path)
 {
 	char *slash = strrchr(path, '/');
@@ -35,7 +37,9 @@ static int make_one(char *path)
 		*slash = '/';
 	}
 	if (parent < 0)
-		return errno == EACCES ? 0 : errno; /* a path may be searchable but not readable */
+		/* the parent may allow access but not reading, so it cannot be opened to be
+		 * synced */
+		return errno == EACCES ? 0 : errno;
 	if (fsync(parent) != 0 && errno != EINVAL)
 		error = errno;
 	(void)close(parent);
@@ -55,7 +59,8 @@ static int make_all(char *path)
 		*p = '\0';
 		error = make_one(path);
 		*p = '/';
-		/* An existing parent may be on a read-only file system, or belong to another user. */
+		/* The parent exists, and may be on a read-only file system or belong to another
+		 * user. */
 		if (error == EROFS || error == EACCES || error == EPERM)
 			error = 0;
 	}
@@ -82,7 +87,8 @@ int kvt_folder_open(const char *path)
 	return open(path, flags);
 }
 
-/* --- list -------------------------------------------------------------------------------------- */
+/* --- list
+ * -------------------------------------------------------------------------------------- */
 
 static bool is_file(int folder, const struct dirent *entry)
 {
@@ -114,7 +120,8 @@ int kvt_folder_list(int folder, const char *except, void (*each)(void *self, con
 	return error;
 }
 
-/* --- lock -------------------------------------------------------------------------------------- */
+/* --- lock
+ * -------------------------------------------------------------------------------------- */
 
 static int64_t read_pid(int fd)
 {
@@ -149,10 +156,10 @@ int kvt_folder_lock(int folder, const char *name, int64_t *owner, int *error)
 		(void)close(fd);
 		return -1;
 	}
-	/* The pid is only shown to people: a full disk must not keep the store shut. */
+	/* The pid is only for people, so the store opens even if a full disk does not take it. */
 	len = snprintf(text, sizeof(text), "%lld\n", (long long)getpid());
 	if ((ftruncate(fd, 0) != 0 || pwrite(fd, text, (size_t)len, 0) != len) && ftruncate(fd, 0) != 0)
-		errno = 0; /* a wrong pid stays: it is only shown to people */
+		errno = 0; /* if the pid is wrong it stays so: it is only for people */
 	return fd;
 }
 
@@ -161,18 +168,22 @@ bool kvt_folder_holds(int folder, const char *name, int lock)
 	struct stat own, there;
 
 	if (fstatat(folder, name, &there, AT_SYMLINK_NOFOLLOW) != 0)
-		return errno != ENOENT && errno != ESTALE; /* any other error: unknown now */
+		/* only these errors show that the file was removed; after others the lock counts as
+		 * held */
+		return errno != ENOENT && errno != ESTALE;
 	return fstat(lock, &own) != 0 || (own.st_dev == there.st_dev && own.st_ino == there.st_ino);
 }
 
 void kvt_folder_unlock(int lock)
 {
 	if (ftruncate(lock, 0) != 0)
-		errno = 0; /* the pid stays; it is not read while the lock is free */
+		/* the pid stays in the file, where no reader uses it while the lock is free */
+		errno = 0;
 	(void)close(lock);
 }
 
-/* --- O_DIRECT ---------------------------------------------------------------------------------- */
+/* --- O_DIRECT
+ * ---------------------------------------------------------------------------------- */
 
 static int open_probe(int folder)
 {
@@ -196,7 +207,8 @@ void kvt_folder_probe(int folder, struct kvt_direct *out)
 	*out = (struct kvt_direct){.alignment = 1, .reason = "the file system refuses it"};
 	if (fd < 0) {
 		if (errno != EINVAL)
-			kvt_direct_look(folder, out); /* only opened for reading: judged by the file system */
+			/* the folder cannot be written to, so the file system decides */
+			kvt_direct_look(folder, out);
 		return;
 	}
 	kvt_direct_look(fd, out);
@@ -210,9 +222,10 @@ void kvt_folder_probe(int folder, struct kvt_direct *out)
 	(void)close(fd);
 }
 
-/* --- allocation -------------------------------------------------------------------------------- */
+/* --- allocation
+ * -------------------------------------------------------------------------------- */
 
-/* Writes through the page cache, since `from` need not be aligned. */
+/* Writes through the page cache, because `from` may not be aligned. */
 static int write_zeros(int fd, uint64_t from, uint64_t to)
 {
 	int flags = fcntl(fd, F_GETFL), error = 0;
@@ -256,6 +269,8 @@ int kvt_folder_reserve(int fd, uint64_t bytes)
 	if (error == 0 && (bytes == 0 || (uint64_t)st.st_size > bytes))
 		error = ftruncate(fd, (off_t)bytes) == 0 ? 0 : errno;
 	else if (error != 0 && (uint64_t)st.st_size <= bytes && ftruncate(fd, st.st_size) != 0)
-		errno = 0; /* the allocated blocks could not be given back; the first error counts */
+		/* giving back the allocated blocks may fail, too; the first error is the one that
+		 * counts */
+		errno = 0;
 	return error;
 }

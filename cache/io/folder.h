@@ -9,26 +9,26 @@
 
 #include "io/direct.h"
 
-/* Descriptor of the folder, which is created durably with mode 0700, like missing parents. -1 with
- * errno. */
+/* Returns a descriptor of the folder, which is created durably with mode 0700 if missing, like its
+ * missing parents. -1 with errno. */
 int kvt_folder_open(const char *path);
 
-/* Calls each() for every regular file but `except`. */
+/* Calls each() with the name of every regular file except `except`. */
 int kvt_folder_list(int folder, const char *except, void (*each)(void *self, const char *name),
 	void *self);
 
-/* Takes the lock in the file `name` and writes the pid there. -1: *error is errno, or 0 if another
- * process has the lock: *owner is its pid, 0 if unknown. */
+/* Locks the file `name` and writes the pid into it. Returns -1 on failure: *error is errno, or 0 if
+ * another process has the lock; then *owner is its pid, 0 if unknown. */
 int kvt_folder_lock(int folder, const char *name, int64_t *owner, int *error);
-/* Returns whether the folder's file of that name is still the locked one. */
+/* Returns whether the file of that name in the folder is still the locked one. */
 bool kvt_folder_holds(int folder, const char *name, int lock);
 void kvt_folder_unlock(int lock);
 
-/* Tests O_DIRECT: writes a block into a file without a name and reports the effect. */
+/* Tests O_DIRECT: writes a block into a file without a name, and notes how the file behaves. */
 void kvt_folder_probe(int folder, struct kvt_direct *out);
 
-/* Sets the length to `bytes`, with all blocks allocated. Where the file system cannot allocate
- * ahead, writes zeros into the new part. */
+/* Sets the length of a file to `bytes`, with all blocks allocated. If the file system cannot
+ * allocate blocks in advance, writes zeros into the new part. */
 int kvt_folder_reserve(int fd, uint64_t bytes);
 
 #endif

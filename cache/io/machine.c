@@ -1,16 +1,18 @@
 /*
  * machine.c - a folder of the machine's file system behind kvtier_io.h.
  *
- * All calls are relative to one descriptor of the folder, so that a folder that is moved or replaced while a store
- * works never mixes two stores. Files are never mapped: a failing device is an error of a call here, not a SIGBUS in
- * the process.
+ * All calls are relative to one descriptor of the folder, so that a folder that is moved or
+ * replaced while a store works never mixes two stores. Files are never mapped: a failing device is
+ * an error of a call here, not a SIGBUS in the process.
  *
- * Lengths. POSIX makes a file's length durable by a sync of that file, not of its folder, and kvtier_io.h promises both
- * with sync_folder; so the layer counts changes of lengths, and sync_folder first syncs files with a change that no
- * SYNC has covered. A file that is closed before is synced then.
+ * Lengths. POSIX makes a file's length durable by a sync of that file, not of its folder, and
+ * kvtier_io.h promises both with sync_folder; so the layer counts changes of lengths, and
+ * sync_folder first syncs files with a change that no SYNC has covered. A file that is closed
+ * before is synced then.
  *
- * The lock is an open file description's (OFD): unlike a POSIX lock it also keeps two handles of one process apart, and
- * no close of another descriptor drops it. The owner's pid in the file is only shown to people.
+ * The lock is an open file description's (OFD): unlike a POSIX lock it also keeps two handles of
+ * one process apart, and no close of another descriptor drops it. The owner's pid in the file is
+ * only shown to people.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -37,7 +39,7 @@ struct machine {
 	int lock; /* -1: not held */
 	struct kvt_engine *engine;
 	struct kvt_machine_file *files;
-	bool lost_sync; /* a sync at a close failed: the next sync_folder reports that */
+	bool lost_sync; /* a sync during a close failed, which the next sync_folder reports */
 	struct kvt_io_mode mode;
 	char why[KVT_REASON_BYTES];
 };
@@ -52,9 +54,10 @@ static struct kvt_machine_file *file_of(struct kvt_file *file)
 	return (struct kvt_machine_file *)file;
 }
 
-/* --- errors ------------------------------------------------------------------------------------- */
+/* --- errors
+ * ------------------------------------------------------------------------------------- */
 
-/* Keeps the cause for why() and returns its status. */
+/* Notes the cause for why(), and returns the status for it. */
 static enum kvt_status fail(struct machine *m, const char *verb, const char *name, int error)
 {
 	char text[64];
@@ -74,7 +77,7 @@ static enum kvt_status fail(struct machine *m, const char *verb, const char *nam
 	}
 }
 
-/* Like fail, where a missing file is no expected answer. */
+/* Like fail, for calls in which a missing file is an error, too. */
 static enum kvt_status fail_hard(struct machine *m, const char *verb, const char *name, int error)
 {
 	enum kvt_status status = fail(m, verb, name, error);
@@ -89,7 +92,7 @@ static bool name_is_good(const char *name)
 		strcmp(name, KVT_IO_LOCK_NAME) != 0;
 }
 
-/* KVT_OK, or KVT_EINVAL with the cause kept. */
+/* Checks a name. KVT_EINVAL: it is not allowed, and the cause is noted. */
 static enum kvt_status check_name(struct machine *m, const char *name)
 {
 	if (name_is_good(name))
@@ -98,11 +101,13 @@ static enum kvt_status check_name(struct machine *m, const char *name)
 	return KVT_EINVAL;
 }
 
-/* --- files -------------------------------------------------------------------------------------- */
+/* --- files
+ * -------------------------------------------------------------------------------------- */
 
 static int open_flags(enum kvt_open_how how)
 {
-	int flags = O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK; /* a FIFO must not block the open */
+	/* the file might be a FIFO, which must not block the open */
+	int flags = O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK;
 
 	if (how == KVT_OPEN_READ)
 		return flags | O_RDONLY;
@@ -116,7 +121,7 @@ static bool set_blocking(int fd)
 	return flags >= 0 && fcntl(fd, F_SETFL, flags & ~O_NONBLOCK) == 0;
 }
 
-/* Opens with O_DIRECT where that has an effect. -1 with errno. */
+/* Opens a file, with O_DIRECT if that has an effect. -1 with errno. */
 static int open_file(struct machine *m, const char *name, int flags, bool direct,
 	struct kvt_direct *what)
 {
@@ -139,7 +144,7 @@ static int open_file(struct machine *m, const char *name, int flags, bool direct
 		fd = openat(m->folder, name, flags, 0600);
 	if (fd < 0)
 		return -1;
-	/* io_uring would take O_NONBLOCK as a wish not to wait on some file systems. */
+	/* With O_NONBLOCK, io_uring would not wait on some file systems, so it is removed. */
 	if (fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && set_blocking(fd))
 		return fd;
 	(void)close(fd);
@@ -233,7 +238,8 @@ static enum kvt_status machine_truncate(struct kvt_io *io, struct kvt_file *hand
 	return KVT_OK;
 }
 
-/* --- folder ------------------------------------------------------------------------------------- */
+/* --- folder
+ * ------------------------------------------------------------------------------------- */
 
 static enum kvt_status machine_remove(struct kvt_io *io, const char *name)
 {
@@ -316,9 +322,11 @@ static bool machine_holds(struct kvt_io *io)
 	return m->lock < 0 || kvt_folder_holds(m->folder, KVT_IO_LOCK_NAME, m->lock);
 }
 
-/* --- data --------------------------------------------------------------------------------------- */
+/* --- data
+ * --------------------------------------------------------------------------------------- */
 
-/* Several SYNCs of a file may overlap: each covers all that the first of them covers. */
+/* Several SYNCs of a file may overlap; then only what the first of them covers counts as
+ * durable. */
 static void sync_begins(struct kvt_machine_file *file)
 {
 	if (file->syncs++ == 0)
@@ -406,9 +414,10 @@ static const struct kvt_io_ops machine_ops = {
 	.holds = machine_holds,
 };
 
-/* --- creation ----------------------------------------------------------------------------------- */
+/* --- creation
+ * ----------------------------------------------------------------------------------- */
 
-/* Adds a reason why the mode is not the best. */
+/* Appends a reason why a better mode was not possible. */
 static void add_reason(struct kvt_io_mode *mode, const char *format, ...)
 	__attribute__((format(printf, 2, 3)));
 

@@ -23,9 +23,9 @@
 
 struct pool {
 	struct kvt_engine base;
-	pthread_mutex_t lock; /* guards all members below except the threads' ids */
-	pthread_cond_t work;  /* signals: an operation waits, or the pool ends */
-	pthread_cond_t news;  /* signals: an operation is done, or a wake */
+	pthread_mutex_t lock; /* guards all members below except the ids of the threads */
+	pthread_cond_t work;  /* signaled when an operation waits, and when the pool ends */
+	pthread_cond_t news;  /* signaled when an operation is done, and by a wake */
 	struct kvt_io_queue waiting, done;
 	bool woken, ending;
 	uint32_t thread_count;
@@ -66,7 +66,8 @@ static void leave_processors(void)
 	CPU_ZERO(&all);
 	for (int i = 0; i < CPU_SETSIZE; i++)
 		CPU_SET(i, &all);
-	(void)sched_setaffinity(0, sizeof(all), &all); /* the kernel takes the allowed ones */
+	/* the kernel keeps those processors that are allowed */
+	(void)sched_setaffinity(0, sizeof(all), &all);
 }
 
 static void *serve(void *arg)
@@ -170,7 +171,7 @@ static void pool_destroy(struct kvt_engine *engine)
 	free(pool);
 }
 
-/* Starts the threads. Sets *error if not all could be started; one thread is enough. */
+/* Starts the threads. One thread is enough; if not all could be started, sets *error. */
 static int start(struct pool *pool, uint32_t wanted)
 {
 	sigset_t all, before;

@@ -1,12 +1,12 @@
 /*
- * queue.h - lists of operations, and the number of bytes that an operation moves.
+ * queue.h - lists of operations, and how many bytes an operation moves.
  */
 #ifndef KVT_QUEUE_H
 #define KVT_QUEUE_H
 
 #include "kvtier/kvtier_io.h"
 
-/* Operations in order, linked by their `next`. */
+/* Operations in order, linked by their member `next`. */
 struct kvt_io_queue {
 	struct kvt_io_op *first, *last;
 };
@@ -35,7 +35,7 @@ static inline struct kvt_io_op *kvt_io_queue_take(struct kvt_io_queue *q)
 	return op;
 }
 
-/* Bytes of all pieces of an operation. */
+/* Returns the number of bytes in all pieces of an operation. */
 static inline uint64_t kvt_io_bytes(const struct kvt_io_op *op)
 {
 	uint64_t bytes = 0;

@@ -1,31 +1,33 @@
 /*
- * ring.c - operations through io_uring.
+ * ring.c - executes operations by io_uring.
  *
- *   submit -> waiting -> slot (at most `depth`) -> SQE ... CQE -> slot -> done -> reap
+ * submit -> waiting -> slot (at most `depth`) -> SQE ... CQE -> slot -> done -> reap
  *
- * Names. A CQE carries the number of its slot and that slot's count of uses at the time. A CQE with another than the
- * slot's present count is stale and is dropped: it can never be taken for the answer to another operation, even if the
- * kernel reports twice or late.
+ * Names. Each CQE has the number of its slot, and the number of times that the slot had been used
+ * by then. A CQE with another than the slot's present count is stale and is dropped: it can never
+ * be taken for the answer to another operation, even if the kernel reports twice or late.
  *
- * Bounds. At most `depth` operations and one poll are in the ring, the completion queue has room for more than that, so
- * it cannot overflow; the submission queue likewise, so there is always an entry.
+ * Bounds. At most `depth` operations and one poll are in the ring, the completion queue has room
+ * for more than that, so it cannot overflow; the submission queue likewise, so there is always an
+ * entry.
  *
- * Registered memory. The caller's arena is pinned once, in pieces of at most 1 GiB (the kernel's limit for one), so
- * that a transfer does not look up and pin a thousand pages again: 5 instead of 7 to 9 ms of processor time per GB.
- * Registered memory serves a transfer whose pieces are consecutive inside one registered piece; all other transfers use
- * plain operations, and both kinds mix.
+ * Registered memory. The caller's arena is pinned once, in pieces of at most 1 GiB (the kernel's
+ * limit for one), so that a transfer does not look up and pin a thousand pages again: 5 instead of
+ * 7 to 9 ms of processor time per GB. Registered memory serves a transfer whose pieces are
+ * consecutive inside one registered piece; all other transfers use plain operations, and both kinds
+ * mix.
  *
- * Registration makes all of the memory present, some tenths of a second per GiB at best, several seconds on a virtual
- * machine whose host has to find it first. So the engine registers memory only if it is present already (locked, of
- * reserved huge pages): opening a store must not take minutes to gain two milliseconds per GB. For the same reason no
- * copy passes through a small registered ring where the arena cannot be registered: copying a GB costs fifty times the
- * gain.
+ * Registration makes all of the memory present, some tenths of a second per GiB at best, several
+ * seconds on a virtual machine whose host has to find it first. So the engine registers memory only
+ * if it is present already (locked, of reserved huge pages): opening a store must not take minutes
+ * to gain two milliseconds per GB. For the same reason no copy passes through a small registered
+ * ring where the arena cannot be registered: copying a GB costs fifty times the gain.
  *
- * Threads. A submitting thread may end before the answer arrives: the kernel then cancels that thread's operations, and
- * the reaping thread requests the transfer again.
+ * Threads. A submitting thread may end before the answer arrives: the kernel then cancels that
+ * thread's operations, and the reaping thread requests the transfer again.
  *
- * Waking. An eventfd that the ring polls: one place to wait for both. A reap that does not wait leaves the wake for the
- * next one that does.
+ * Waking. An eventfd that the ring polls: one place to wait for both. A reap that does not wait
+ * leaves the wake for the next one that does.
  */
 #include <assert.h>
 #include <errno.h>
@@ -40,20 +42,22 @@
 
 #include "io/ring.h"
 
-#define REGISTERED_BYTES (UINT64_C(1) << 30) /* most bytes of one registered piece */
-#define CALL_BYTES       (UINT64_C(1) << 30) /* most bytes requested at once; the rest follows */
-#define RESIDENT_PAGES   4096 /* pages checked in one call */
+#define REGISTERED_BYTES (UINT64_C(1) << 30) /* most bytes of one registered piece of memory */
+/* most bytes requested in one call; the rest follows in another */
+#define CALL_BYTES       (UINT64_C(1) << 30)
+#define RESIDENT_PAGES   4096 /* number of pages that are checked in one call */
 #define SLOT_BITS        16
 #define WAKE_TAG         (UINT64_C(1) << 63)
 #define SECOND           INT64_C(1000000000)
 
-/* A place for an operation under way. */
+/* A slot for an operation under way. */
 struct slot {
 	struct kvt_io_op *op; /* NULL: free */
-	uint64_t uses;        /* the CQE's name has 47 bits of it */
-	uint64_t done;        /* bytes that earlier calls moved */
+	uint64_t uses; /* number of uses of the slot; 47 bits of it are in the name of the CQE */
+	uint64_t done;        /* number of bytes that earlier calls moved */
 	uint32_t retries;
-	struct iovec rest[KVT_IO_MAX_PIECES]; /* the kernel reads it until the call is submitted */
+	/* the kernel reads this until the call is submitted */
+	struct iovec rest[KVT_IO_MAX_PIECES];
 };
 
 struct ring {
@@ -61,9 +65,9 @@ struct ring {
 	struct io_uring uring;
 	bool uring_open;
 	int wake_fd;
-	bool woken; /* a wake since the last reap that waits */
-	bool armed; /* the poll of wake_fd is in the ring */
-	const char *memory; /* the registered arena; NULL: none */
+	bool woken; /* a wake has come since the last reap that waited */
+	bool armed; /* the ring is polling wake_fd */
+	const char *memory; /* the registered arena; NULL: it is not registered */
 	uint64_t memory_bytes;
 	struct kvt_io_queue waiting, done;
 	uint32_t depth;
@@ -72,7 +76,8 @@ struct ring {
 	struct slot slots[];
 };
 
-/* --- submission --------------------------------------------------------------------------------- */
+/* --- submission
+ * --------------------------------------------------------------------------------- */
 
 static uint64_t name_of(const struct ring *r, const struct slot *slot)
 {
@@ -81,7 +86,7 @@ static uint64_t name_of(const struct ring *r, const struct slot *slot)
 	return ((slot->uses << SLOT_BITS) | number) & ~WAKE_TAG;
 }
 
-/* Number of the registered piece that holds [base, base + bytes); -1: none. */
+/* Returns the number of the registered piece that contains [base, base + bytes); -1: none does. */
 static int registered_piece(const struct ring *r, const void *base, uint64_t bytes)
 {
 	uint64_t offset = (uint64_t)((const char *)base - r->memory);
@@ -127,7 +132,8 @@ static struct io_uring_sqe *entry(struct ring *r)
 {
 	struct io_uring_sqe *sqe = io_uring_get_sqe(&r->uring);
 
-	assert(sqe != NULL); /* the queue has room for all slots and the poll */
+	/* there is always an entry: the queue has room for all slots and the poll */
+	assert(sqe != NULL);
 	return sqe;
 }
 
@@ -165,7 +171,8 @@ static void start_waiting(struct ring *r)
 	}
 }
 
-/* Submits. Entries that the kernel does not take now (a shortage of memory) stay in the queue for the next call. */
+/* Submits entries to the kernel. If it does not take some now (memory is short), they stay in the
+ * queue for the next call. */
 static void push(struct ring *r)
 {
 	if (io_uring_sq_ready(&r->uring) > 0)
@@ -186,7 +193,8 @@ static void ring_submit(struct kvt_engine *engine, struct kvt_io_op *list)
 	push(r);
 }
 
-/* --- answers ------------------------------------------------------------------------------------ */
+/* --- answers
+ * ------------------------------------------------------------------------------------ */
 
 static void take_wake(struct ring *r)
 {
@@ -245,7 +253,7 @@ static int64_t now_ns(void)
 	return t.tv_sec * SECOND + t.tv_nsec;
 }
 
-/* Waits until an operation is done, a thread wakes the engine, or the time is over. */
+/* Waits until an operation is done, another thread wakes the engine, or the time is over. */
 static void wait_for_news(struct ring *r, int64_t wait_ns)
 {
 	int64_t start = now_ns(), left = wait_ns;
@@ -286,14 +294,17 @@ static void ring_wake(struct kvt_engine *engine)
 	ssize_t n;
 
 	do {
-		n = write(r->wake_fd, &one, sizeof(one)); /* EAGAIN: the eventfd is readable anyway */
+		/* EAGAIN only means that the eventfd is readable already */
+		n = write(r->wake_fd, &one, sizeof(one));
 	} while (n < 0 && errno == EINTR);
 }
 
-/* --- life --------------------------------------------------------------------------------------- */
+/* --- life
+ * --------------------------------------------------------------------------------------- */
 
-/* The kernel may give a ring the addresses of a former ring of another thread's engine. liburing maps and unmaps
- * without the C library, so only this counter shows ThreadSanitizer that all use of the old ring came before. */
+/* The kernel may give a ring the addresses of a former ring of another thread's engine. liburing
+ * maps and unmaps without the C library, so only this counter shows ThreadSanitizer that all use of
+ * the old ring came before. */
 static _Atomic unsigned rings_gone;
 
 static void ring_destroy(struct kvt_engine *engine)
@@ -310,7 +321,7 @@ static void ring_destroy(struct kvt_engine *engine)
 	free(r);
 }
 
-/* Returns whether all pages are present, so that pinning creates none. */
+/* Returns whether all pages are present, so that pinning allocates none. */
 static bool resident(char *memory, uint64_t bytes)
 {
 	const uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
@@ -331,7 +342,7 @@ static bool resident(char *memory, uint64_t bytes)
 	return all;
 }
 
-/* errno of registering the arena; 0: success. */
+/* Registers the arena. Returns errno; 0: success. */
 static int register_memory(struct ring *r, char *memory, uint64_t bytes)
 {
 	uint64_t count = (bytes + REGISTERED_BYTES - 1) / REGISTERED_BYTES;
@@ -361,8 +372,9 @@ static int register_memory(struct ring *r, char *memory, uint64_t bytes)
 	return -rc;
 }
 
-/* Tests a ring, which may exist and yet be useless: a filter may forbid only the calls that use it, and a kernel that
- * claims to be Linux may know few operations. errno; 0: the ring works. */
+/* Tests a ring. A ring may exist and yet be useless: a filter may forbid only the calls that use
+ * it, and a kernel that claims to be Linux may lack operations. Returns errno; 0: the ring
+ * works. */
 static int try_ring(struct ring *r)
 {
 	static const int needed[] = {IORING_OP_READV, IORING_OP_WRITEV, IORING_OP_FSYNC,
@@ -391,7 +403,8 @@ static int try_ring(struct ring *r)
 /* Opens a ring. errno; 0: success. */
 static int open_ring(struct ring *r)
 {
-	/* Completions wait for the next call instead of interrupting the thread; since Linux 5.19. */
+	/* Completions do not interrupt the thread, but wait for its next call; possible since Linux
+	 * 5.19. */
 	struct io_uring_params params = {
 		.flags = IORING_SETUP_COOP_TASKRUN | IORING_SETUP_TASKRUN_FLAG};
 	int rc = io_uring_queue_init_params(r->depth + 2, &r->uring, &params);

@@ -1,9 +1,10 @@
 /*
- * chunk_names.c - see the header.
+ * chunk_names.c - a hash table of chunks with two keys.
  *
- * Entries lie in one array that grows by doubling, free entries in a list. Two arrays of list heads, as long as the
- * array of entries, find them: one by storage key, one by LMCache's hash. Keys are hashes already; LMCache's hashes are
- * mixed, since clients that send prompts may choose them. Growth moves all entries, once for each doubling.
+ * Entries lie in one array that grows by doubling, free entries in a list. Two arrays of list
+ * heads, as long as the array of entries, find them: one by storage key, one by LMCache's hash.
+ * Keys are hashes already; LMCache's hashes are mixed, since clients that send prompts may choose
+ * them. Growth moves all entries, once for each doubling.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -16,14 +17,15 @@
 struct entry {
 	struct kvt_key key;
 	uint64_t hash;
-	uint32_t next_by_key, next_by_hash; /* next_by_key also links free entries */
-	uint32_t locations;                 /* a bit for each location; 0: free */
+	uint32_t next_by_key, next_by_hash; /* the member next_by_key also links free entries */
+	/* one bit for each location that holds the chunk; 0: the entry is free */
+	uint32_t locations;
 };
 
 struct kvt_chunk_names {
 	struct entry *entries;
 	uint32_t *by_key, *by_hash; /* `size` heads each */
-	uint32_t size, most; /* allocated entries, a power of two or `most` */
+	uint32_t size, most; /* number of allocated entries, a power of two or `most` */
 	uint32_t used, count, free;
 };
 
@@ -117,7 +119,7 @@ static bool grow(struct kvt_chunk_names *names)
 	names->size = size;
 	memset(by_key, 0xff, size * sizeof(*by_key));
 	memset(by_hash, 0xff, size * sizeof(*by_hash));
-	for (uint32_t i = 0; i < names->used; i++) /* the array grows only when no entry is free */
+	for (uint32_t i = 0; i < names->used; i++) /* the array grows only if no entry is free */
 		link_entry(names, i);
 	return true;
 }
@@ -131,7 +133,7 @@ static uint32_t find_key(const struct kvt_chunk_names *names, const struct kvt_k
 	return i;
 }
 
-/* An entry with this hash in this location; NONE. */
+/* Finds an entry with this hash in this location; returns NONE if there is none. */
 static uint32_t find_hash(const struct kvt_chunk_names *names, uint32_t location, uint64_t hash)
 {
 	uint32_t i = names->size == 0 ? NONE : names->by_hash[hash_slot(names, hash)];
@@ -162,7 +164,8 @@ enum kvt_chunk_news kvt_chunk_names_add(
 	uint32_t i = find_key(names, key);
 
 	if (i != NONE && names->entries[i].hash != hash)
-		return KVT_CHUNK_NOTHING; /* the chunk's name stays the first one until the chunk is gone */
+		/* if a chunk is added with another hash, it keeps its first one until it is gone */
+		return KVT_CHUNK_NOTHING;
 	if (i == NONE) {
 		i = new_entry(names);
 		if (i == NONE)

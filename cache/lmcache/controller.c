@@ -1,9 +1,9 @@
 /*
- * controller.c - see the header.
+ * controller.c - connects the parts of a worker: names, queue of changes, link and thread.
  *
- * 	stored, removed --> names (which chunks, by both names)
- * 	                --> queue of changes --thread--> link --> controller
- * 	commands, full syncs <------------- thread <---- link
+ *	stored, removed --> names (which chunks, by both names)
+ *	                --> queue of changes --thread--> link --> controller
+ *	commands, full syncs <------------- thread <---- link
  *
  * One lock covers changes of names and queue together, so that a walk over the names and the changes queued since its
  * begin together give the true contents, whichever entries the walk met. A thread holds the lock for a look-up, or for
@@ -32,8 +32,8 @@
 #include "lmcache/controller_recipe.h"
 
 #define BATCH_NS     (5 * 1000 * 1000)
-#define TAKE_AT_ONCE 512   /* changes taken from the queue under one lock */
-#define WALK_PIECE   4096u /* names visited under one lock */
+#define TAKE_AT_ONCE 512   /* most changes taken from the queue while the lock is held */
+#define WALK_PIECE   4096u /* most names looked at while the lock is held */
 #define WAIT_MOST_MS 1000
 #define TEXT         KVT_CONTROLLER_TEXT_MAX
 
@@ -55,12 +55,12 @@ struct kvt_controller {
 	struct kvt_chunk_names *names;
 	struct change *queue; /* a ring */
 	uint32_t queue_size, queue_first, queue_count;
-	bool overflow; /* changes were dropped: a full sync is needed */
+	bool overflow; /* changes were dropped, so a full sync is needed */
 	bool stopped;
 	struct kvt_controller_stats
-		stats; /* as of the last turn; this file's own counters immediately */
+		stats; /* as of the last turn of the thread; counters of this file are up to date */
 
-	/* used by the thread, or by the caller that steps */
+	/* The members below are used by the thread, or by the caller that steps. */
 	void *zmq;
 	struct kvt_controller_link *link;
 	struct kvt_controller_pins pins;
@@ -186,7 +186,7 @@ static void clear(struct kvt_controller *c, const struct kvt_controller_message 
 	kvt_controller_put_number(answer, "ClearWorkerRetMsg", "num_tokens", tokens);
 }
 
-/* Number of chunks of a prompt that a location holds, from the first on. */
+/* Returns how many chunks of a prompt, from the first on, a location holds. */
 static size_t find_chunks(struct kvt_controller *c, uint32_t location, const uint64_t *hashes,
 	size_t n, struct kvt_key *keys)
 {
@@ -257,7 +257,7 @@ static void on_command(
 
 /* --- a turn ----------------------------------------------------------------------------------- */
 
-/* Passes queued changes to the link. Returns how many. */
+/* Passes the changes in the queue to the link. Returns their number. */
 static size_t drain(struct kvt_controller *c, int64_t now_ns)
 {
 	struct change changes[TAKE_AT_ONCE];
@@ -332,8 +332,9 @@ static void *run(void *arg)
 	size_t done = 1;
 
 	while (!atomic_load(&c->stop)) {
+		/* set before the queue is read, so that later changes wake the thread again */
 		atomic_store(&c->awake,
-			false); /* before the queue is read: later changes wake the thread again */
+			false);
 		next_ns = INT64_MAX;
 		done = kvt_controller_step(c, &next_ns);
 		wait_ns = next_ns == INT64_MAX ? INT64_MAX : next_ns - kvt_now(c->s);
@@ -355,7 +356,7 @@ static bool is_set(const char *text)
 	return text != NULL && text[0] != '\0';
 }
 
-/* The source address of a packet to the controller; "127.0.0.1" if not found. */
+/* Finds the source address of packets to the controller; "127.0.0.1" if that fails. */
 static void find_ip(const char *address, char out[TEXT])
 {
 	const char *at = strncmp(address, "tcp://", 6) == 0 ? address + 6 : address;
@@ -447,7 +448,8 @@ static bool open_link(struct kvt_controller *c, const struct kvt_config *config,
 	return true;
 }
 
-/* The caller's threads handle signals; and a thread created on one core may use all cores. */
+/* Starts the thread with signals blocked, since the caller's threads handle them, and lets it run
+ * on all cores. */
 static bool start_thread(struct kvt_controller *c)
 {
 	sigset_t all, before;
@@ -456,7 +458,7 @@ static bool start_thread(struct kvt_controller *c)
 	c->wake = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
 	if (c->wake < 0)
 		return false;
-	c->threaded = true; /* set before the thread reads it */
+	c->threaded = true; /* set here because the thread reads it */
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &before);
 	c->threaded = pthread_create(&c->thread, NULL, run, c) == 0;
@@ -542,7 +544,8 @@ void kvt_controller_stop(struct kvt_controller *c)
 	pthread_mutex_lock(&c->lock);
 	c->stopped = true;
 	pthread_mutex_unlock(&c->lock);
-	(void)kvt_controller_step(c, &next_ns); /* queued changes precede the good-bye */
+	/* sends the changes in the queue before the good-bye */
+	(void)kvt_controller_step(c, &next_ns);
 	kvt_controller_link_destroy(c->link);
 	c->link = NULL;
 }

@@ -1,5 +1,5 @@
 /*
- * controller.h - a cache as a worker of LMCache's controller: the interface of this folder.
+ * controller.h - makes a cache a worker of LMCache's controller: the interface of this folder.
  *
  * From the tiers' reports of stored and lost chunks, the worker keeps the names by which the
  * controller knows chunks, queues the changes, and has a thread of its own that sends them (none
@@ -19,45 +19,48 @@
 
 struct kvt_controller;
 
-/* Actions of commands. Called on the controller's thread with none of its locks held. */
+/* Functions that execute the controller's commands. Called on the controller's thread, with none of
+ * its locks held. */
 struct kvt_controller_actions {
 	void *self;
-	/* Empties memory except pinned chunks; returns the tokens that went. */
+	/* Empties memory except for pinned chunks; returns the number of tokens that were
+	 * dropped. */
 	uint64_t (*clear)(void *self);
 	/* Pins or unpins chunks. */
 	void (*pin)(void *self, const struct kvt_key *keys, size_t n, bool pin);
 };
 
-/* The call only reads the configuration. KVT_MISS: no controller is configured, or it is unusable
- * (logged). KVT_ENOMEM. */
+/* *config is only read during the call. KVT_MISS: no controller is configured, or it cannot be
+ * used, which is logged. KVT_ENOMEM. */
 enum kvt_status kvt_controller_create(const struct kvt_config *config,
 	const struct kvt_surroundings *s, const struct kvt_controller_actions *actions,
 	struct kvt_controller **out) KVT_MUST_CHECK;
-/* Sends the good-bye and ends the thread; later reports are dropped. NULL is allowed. */
+/* Sends the good-bye and ends the thread; later reports are ignored. NULL is allowed. */
 void kvt_controller_stop(struct kvt_controller *c);
 void kvt_controller_destroy(struct kvt_controller *c); /* NULL is allowed */
 
-/* Report that a tier holds a chunk, or no longer holds it. names: as given to put; with NULL, or
- * without LMCache's hash, the controller gets no report. Only memory and NVMe are reported. */
+/* These report that a tier has stored a chunk, or holds it no longer. names: as the caller of put
+ * gave them; if it is NULL, or has no LMCache hash, the controller is not informed. Only memory and
+ * NVMe are reported. */
 void kvt_controller_stored(struct kvt_controller *c, uint32_t tier, const struct kvt_key *key,
 	const struct kvt_blocks *names);
 void kvt_controller_removed(struct kvt_controller *c, uint32_t tier, const struct kvt_key *key);
 
-/* KVT_THREADS_CALLER: reads, sends, executes commands; returns the number of actions. Lowers
- * *next_ns to the time of the next call, if earlier. One thread at a time. */
+/* For KVT_THREADS_CALLER: reads, sends and executes commands; returns the number of actions. If the
+ * next call must come before *next_ns, lowers *next_ns to that time. One thread at a time. */
 size_t kvt_controller_step(struct kvt_controller *c, int64_t *next_ns);
 
 struct kvt_controller_stats {
 	struct kvt_controller_link_stats link;
 	uint64_t registered;   /* 1: the controller has answered */
 	uint64_t chunks;       /* named now */
-	uint64_t unnamed;      /* chunks without a name for lack of room */
-	/* changes dropped for lack of room in the queue; a full sync followed */
+	uint64_t unnamed; /* number of chunks whose names were not kept because there was no room */
+	/* number of changes that were dropped because the queue was full; a full sync followed */
 	uint64_t queue_drops;
-	uint64_t pinned;       /* chunks pinned by the controller now */
+	uint64_t pinned;       /* number of chunks that the controller has pinned now */
 	uint64_t memory_bytes; /* memory of the names */
 };
-/* Reads the counters, as of the thread's last turn. Any thread. */
+/* Reads the counters as of the last turn of the thread. Any thread. */
 void kvt_controller_stats(struct kvt_controller *c, struct kvt_controller_stats *out);
 
 #endif

@@ -18,15 +18,16 @@
 
 #include "lmcache/controller_parts.h"
 
-#define LINGER_MS      200 /* time for the good-bye */
-#define OWN_HWM        256 /* multiparts that wait for a controller that does not read */
+#define LINGER_MS      200 /* time for the good-bye to be sent */
+#define OWN_HWM        256 /* most messages that wait for a controller that does not read */
 #define RECEIVE_HWM    64
 #define RECONNECT_MOST 5000                /* ms */
-#define STOCK_BEAT_NS  INT64_C(2000000000) /* a stock worker's patience with a heartbeat */
+/* time after which a stock worker takes a heartbeat for unanswered */
+#define STOCK_BEAT_NS  INT64_C(2000000000)
 #define PATIENCE_MOST  INT64_C(60000000000)
 #define BEATS_TO_AWAY  2 /* unanswered ones */
 #define RETRY_NS       INT64_C(50000000)
-#define TURN_MESSAGES  64 /* messages of one socket in a step */
+#define TURN_MESSAGES  64 /* most messages of one socket in a step */
 
 /* --- sockets ---------------------------------------------------------------------------------- */
 
@@ -89,7 +90,7 @@ static void open_again(struct kvt_controller_link *link, void **socket, const ch
 
 /* --- registration and heartbeats -------------------------------------------------------------- */
 
-/* A random time from 0 to most, different for each worker. */
+/* Returns a random time from 0 to `most`, different for each worker. */
 static int64_t some_of(struct kvt_controller_link *link, int64_t most)
 {
 	link->seed = link->seed * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
@@ -139,13 +140,13 @@ static void enrol(struct kvt_controller_link *link, int64_t now_ns)
 	}
 }
 
-/* Handles a controller that does not answer any more. */
+/* Called when the controller no longer answers. */
 static void away(struct kvt_controller_link *link, int64_t now_ns)
 {
 	kvt_controller_sync_end(link);
 	close_socket(link, &link->beat);
 	open_again(link, &link->request, link->reply);
-	set(link->push, ZMQ_LINGER, 0); /* drops waiting messages, which are outdated */
+	set(link->push, ZMQ_LINGER, 0); /* drops waiting messages, because they are out of date */
 	close_socket(link, &link->push);
 	link->push = open_socket(link, ZMQ_PUSH, link->pull);
 	for (uint32_t i = 0; i < link->config.locations; i++)
@@ -181,7 +182,7 @@ static void beat_tick(struct kvt_controller_link *link, int64_t now_ns)
 		(!kvt_controller_is_old(link) && link->beat_url[0] == '\0'))
 		return;
 	if (link->beat_sent_ns != 0 && now_ns - link->beat_sent_ns > patience) {
-		link->beat_sent_ns = 0; /* the answer will never arrive */
+		link->beat_sent_ns = 0; /* the answer will not arrive any more */
 		if (++link->unanswered >= BEATS_TO_AWAY && !link->config.stock) {
 			away(link, now_ns);
 			return;
@@ -203,7 +204,8 @@ static void beat_tick(struct kvt_controller_link *link, int64_t now_ns)
 
 /* --- input ------------------------------------------------------------------------------------ */
 
-/* Receives a multipart message; its last frame is the payload. False: no message. */
+/* Receives a message of several frames, of which the last one is the payload. Returns false if
+ * there is none. */
 static bool receive(void *socket, zmq_msg_t *last)
 {
 	bool more = true;

@@ -10,14 +10,15 @@
 enum kvt_controller_state {
 	KVT_CONTROLLER_ASKING, /* a registration was sent */
 	KVT_CONTROLLER_UP,
-	KVT_CONTROLLER_SILENT, /* stock: no answer came, the link sends nothing any more */
+	/* with `stock`: no answer came, so the link sends nothing any more */
+	KVT_CONTROLLER_SILENT,
 };
 
 enum kvt_controller_sync_state {
 	KVT_CONTROLLER_NO_SYNC,
 	KVT_CONTROLLER_SYNC_ASKED,   /* Start was sent */
 	KVT_CONTROLLER_SYNC_SENDING, /* batches leave */
-	KVT_CONTROLLER_SYNC_SENT,    /* End was sent; the link asks for Status */
+	KVT_CONTROLLER_SYNC_SENT,    /* End was sent, and the link asks for Status */
 };
 
 struct kvt_controller_sync {
@@ -26,11 +27,11 @@ struct kvt_controller_sync {
 	char id[KVT_CONTROLLER_TEXT_MAX + 32];
 	uint64_t *keys; /* owned */
 	uint32_t count, batches, next_batch;
-	uint32_t tries;   /* tries of Start, then of Status */
+	uint32_t tries;   /* number of tries to send Start, then of questions for Status */
 	int64_t again_ns; /* time of the next try */
 };
 
-/* Changes of one location that wait to be sent. */
+/* The changes of one location that wait to be sent. */
 struct kvt_controller_changes {
 	struct kvt_controller_operation *at; /* owned */
 	uint32_t count, room;
@@ -38,7 +39,7 @@ struct kvt_controller_changes {
 };
 
 struct kvt_controller_link {
-	struct kvt_controller_link_config config; /* the texts are those below, or unused */
+	struct kvt_controller_link_config config; /* its texts are the ones below, or not used */
 	char pull[KVT_CONTROLLER_TEXT_MAX], reply[KVT_CONTROLLER_TEXT_MAX];
 	char heartbeat[KVT_CONTROLLER_TEXT_MAX], instance[KVT_CONTROLLER_TEXT_MAX];
 	char ip[KVT_CONTROLLER_TEXT_MAX], bind[KVT_CONTROLLER_TEXT_MAX];
@@ -48,13 +49,14 @@ struct kvt_controller_link {
 
 	enum kvt_controller_state state;
 	int64_t asked_ns;                  /* time of the registration */
-	int64_t patience_ns;               /* time to wait for its answer */
-	int64_t beat_due_ns, beat_sent_ns; /* beat_sent_ns: 0 once answered */
+	int64_t patience_ns;               /* how long to wait for an answer to a heartbeat */
+	/* beat_sent_ns is 0 when the last heartbeat was answered */
+	int64_t beat_due_ns, beat_sent_ns;
 	uint32_t unanswered;               /* unanswered heartbeats in a row */
 
 	struct kvt_controller_sync sync;
 	uint32_t sync_number;
-	uint64_t seed;     /* seed of the random delays */
+	uint64_t seed;     /* seed for random delays */
 	bool resync;       /* the controller lacks changes */
 	int64_t resync_ns; /* when the resync begins */
 
@@ -71,20 +73,21 @@ static inline bool kvt_controller_is_old(const struct kvt_controller_link *link)
 /* --- controller_send.c --- */
 const char *kvt_controller_location(uint32_t location);
 
-/* Sends the message in link->out on a DEALER. */
+/* Sends the message in link->out on a DEALER socket. */
 void kvt_controller_ask(struct kvt_controller_link *link, void *socket);
-/* Sends link->out as a frame for the pull socket. False: the socket takes no more now; the frame is
- * kept in `out` until `out` is cleared. */
+/* Sends link->out as a frame to the pull socket. Returns false if the socket takes no more now; the
+ * frame stays in `out` until that is cleared. */
 bool kvt_controller_push(struct kvt_controller_link *link, bool more);
 
 /* --- controller_sync.c --- */
 void kvt_controller_sync_begin(struct kvt_controller_link *link, int64_t now_ns);
-void kvt_controller_sync_end(struct kvt_controller_link *link); /* in any of its states */
-/* Handle the answers to Start and to Status. */
+/* ends a sync, whatever its state */
+void kvt_controller_sync_end(struct kvt_controller_link *link);
+/* These handle the answers to Start and to Status. */
 void kvt_controller_sync_started(struct kvt_controller_link *link, bool accepted, int64_t now_ns);
 void kvt_controller_sync_status(
 	struct kvt_controller_link *link, const struct kvt_controller_message *m, int64_t now_ns);
-/* Does the work that is due. False: the controller does not answer any more. */
+/* Does the work of a sync that is due. Returns false if the controller no longer answers. */
 bool kvt_controller_sync_tick(struct kvt_controller_link *link, int64_t now_ns);
 
 #endif

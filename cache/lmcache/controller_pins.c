@@ -1,5 +1,5 @@
 /*
- * controller_pins.c - a list with linear search; pins are rare.
+ * controller_pins.c - keeps pins in a list that is searched linearly, since they are rare.
  */
 #include <stdlib.h>
 #include <string.h>

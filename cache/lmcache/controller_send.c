@@ -1,8 +1,9 @@
 /*
- * controller_send.c - output of a link: single messages, and changes of the held chunks.
+ * controller_send.c - what a link sends: single messages, and changes of the chunks that the cache
+ * holds.
  *
  * Changes wait while the link asks for its registration, and while a full sync is under way;
- * changes beyond the limit are dropped and a full sync follows.
+ * changes beyond the limit are dropped, and a full sync follows.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -10,7 +11,7 @@
 
 #include "lmcache/controller_parts.h"
 
-#define STOCK_WAITING 100000 /* most changes that a stock worker keeps */
+#define STOCK_WAITING 100000 /* most changes that a stock worker keeps waiting */
 #define FRAME_MOST    200    /* changes of one message */
 #define STOCK_FRAMES  50     /* messages of one multipart */
 #define OWN_FRAMES    4
@@ -42,7 +43,7 @@ bool kvt_controller_push(struct kvt_controller_link *link, bool more)
 
 /* --- changes ---------------------------------------------------------------------------------- */
 
-/* Makes room for one more change. False: the limit is reached, or there is no memory. */
+/* Makes room for one more change. Returns false if the limit is reached, or memory is short. */
 static bool make_room(struct kvt_controller_link *link, struct kvt_controller_changes *c)
 {
 	uint32_t most = link->config.stock ? STOCK_WAITING : link->config.queue;
@@ -74,11 +75,12 @@ void kvt_controller_link_change(
 		return;
 	}
 	link->stats.dropped++;
-	c->next_number += link->config.stock; /* a controller that counts sees the gap */
+	/* counted with `stock`, so that the controller sees a gap in the numbers */
+	c->next_number += link->config.stock;
 	link->resync |= !link->config.stock;
 }
 
-/* Sends one multipart of the first changes. Returns how many. */
+/* Sends one message with the first changes. Returns their number. */
 static uint32_t send_changes(struct kvt_controller_link *link, uint32_t location)
 {
 	struct kvt_controller_changes *c = &link->changes[location];
@@ -88,7 +90,7 @@ static uint32_t send_changes(struct kvt_controller_link *link, uint32_t location
 
 	for (uint32_t i = 0; !link->config.stock && i < most; i++)
 		c->at[i].number =
-			/* number of the sent change, so that there are no gaps */
+			/* counts sent changes, so there are no gaps */
 			c->next_number + i;
 	while (done < most) {
 		uint32_t now = most - done < FRAME_MOST ? most - done : FRAME_MOST;
@@ -96,7 +98,9 @@ static uint32_t send_changes(struct kvt_controller_link *link, uint32_t location
 		kvt_controller_put_operations(&link->out, &link->sender,
 			kvt_controller_location(location), c->at + done, now);
 		if (!kvt_controller_push(link, done + now < most))
-			break; /* a full queue shows at the first frame, before any was sent */
+			/* if the socket is full, already the first frame fails, so nothing was
+			 * sent */
+			break;
 		done += now;
 	}
 	c->next_number += link->config.stock ? 0 : done;

@@ -1,5 +1,5 @@
 /*
- * controller_sync.c - reports all held chunks to a controller.
+ * controller_sync.c - reports all chunks that the cache holds to a controller.
  *
  * A sync sends Start for a location; once that is accepted, all batches and an End; then it asks
  * for Status until the controller has all batches. It sends missing batches again, each time with
@@ -7,7 +7,7 @@
  * nothing meanwhile) and are sent afterwards, in their order, so that in the end the controller
  * knows the true contents. One location follows the other.
  *
- * A controller that knows no full sync gets all keys as new ones.
+ * A controller of a version without full syncs gets all keys as new ones.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,8 +19,8 @@
 #define POLLS         60
 #define POLL_NS       INT64_C(200000000)
 #define POLL_MOST_NS  INT64_C(5000000000)
-#define FAILED_NS     INT64_C(5000000000) /* time until a failed sync is tried again */
-#define STUCK_NS      INT64_C(20000000)   /* time until a full queue is tried again */
+#define FAILED_NS     INT64_C(5000000000) /* time after which a failed sync is tried again */
+#define STUCK_NS      INT64_C(20000000)   /* time after which a full socket is tried again */
 #define TURN_BATCHES  32
 
 void kvt_controller_sync_end(struct kvt_controller_link *link)
@@ -50,7 +50,7 @@ static void send_start(struct kvt_controller_link *link, int64_t now_ns)
 	sync->again_ns = now_ns + (link->config.stock ? STOCK_WAIT_NS : link->config.answer_ns);
 }
 
-/* Sends Start for the next location. False: the sync could not begin. */
+/* Sends Start for the next location. Returns false if the sync could not begin. */
 static bool begin_location(struct kvt_controller_link *link, uint32_t location, int64_t now_ns)
 {
 	const struct kvt_controller_link_user *user = &link->config.user;
@@ -60,7 +60,7 @@ static bool begin_location(struct kvt_controller_link *link, uint32_t location, 
 	kvt_controller_sync_end(link);
 	sync->location = location;
 	if (!link->config.stock)
-		link->changes[location].count = 0; /* the keys include these changes */
+		link->changes[location].count = 0; /* the listed keys include these changes */
 	if (!user->keys(user->self, location, &sync->keys, &sync->count))
 		return false;
 	sync->batches = (sync->count + batch - 1) / batch;
@@ -140,7 +140,7 @@ static bool send_end(struct kvt_controller_link *link, int64_t now_ns)
 	return true;
 }
 
-/* Sends as much as the socket takes; a later tick sends the rest. */
+/* Sends as much as the socket takes; a later call sends the rest. */
 static void go_on_sending(struct kvt_controller_link *link, int64_t now_ns)
 {
 	struct kvt_controller_sync *sync = &link->sync;

@@ -1,6 +1,7 @@
 /*
- * controller_wire.c - writes with the msgpack writer of src/common/wire, whose bytes are checked against recorded ones;
- * reads member by member, in any order, and skips unknown members.
+ * controller_wire.c - writes and reads messages. Writing uses the msgpack writer of
+ * src/common/wire, whose bytes are checked against recorded ones. Reading goes member by member, in
+ * any order, and skips unknown members.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -40,7 +41,7 @@ static bool reserve(struct kvt_controller_buf *buf, size_t more)
 	return true;
 }
 
-/* Makes room for `more` bytes beyond the head and the texts that every message has. */
+/* Makes room for `more` bytes in addition to the head and the texts that every message has. */
 static bool begin(struct kvt_controller_buf *out, const struct kvt_controller_sender *sender,
 	const char *text, size_t more, struct kvw_mp_out *mp)
 {
@@ -293,7 +294,8 @@ static bool read_commands(struct kvw_mp *mp, struct kvt_controller_message *m)
 	return true;
 }
 
-/* Reads a list of numbers; skips those beyond `most`. The array is the caller's, on the heap. */
+/* Reads a list of numbers; those after the first `most` are skipped. The array is on the heap and
+ * belongs to the caller. */
 static bool read_numbers(struct kvw_mp *mp, uint32_t most, uint32_t **out, uint32_t *out_count)
 {
 	uint32_t count, kept;
@@ -303,7 +305,8 @@ static bool read_numbers(struct kvw_mp *mp, uint32_t most, uint32_t **out, uint3
 		return false;
 	kept = count < most ? count : most;
 	*out = malloc(
-		((size_t)kept + 1) * sizeof(**out)); /* the message has at least a byte for each */
+		/* the message has at least one byte for each number */
+		((size_t)kept + 1) * sizeof(**out));
 	if (*out == NULL)
 		return false;
 	for (uint32_t i = 0; i < count; i++) {

@@ -1,5 +1,5 @@
 /*
- * lmcache.c - the life of a reading, and its public function.
+ * lmcache.c - creates and destroys a reading, and has the public function.
  */
 #include "lmcache/lmcache.h"
 
@@ -49,7 +49,7 @@ enum kvw_err kvt_lmcache_begin(
 	return KVW_OK;
 }
 
-/* Frees a text that may hold a password. */
+/* Overwrites and frees a text that may contain a password. */
 static void forget(char *text)
 {
 	if (text != NULL)
@@ -127,7 +127,8 @@ static enum kvt_status hand_out(struct kvt_lmcache_reading *r, struct kvt_lmcach
 	return r->mistakes.report.mistakes == 0 ? KVT_OK : KVT_EINVAL;
 }
 
-/* Reads the file's text; NULL without a file; reported if the caller named one. */
+/* Reads the file's text; returns NULL without a file, which is reported if the caller named the
+ * file. */
 static char *read_named(struct kvt_lmcache_reading *r, const char *path, size_t *len)
 {
 	char why[KVT_READ_FILE_WHY], quoted[KVW_REPORT_QUOTE];

@@ -20,15 +20,15 @@
 #include "settings/report.h"
 #include "options/setting.h"
 
-#define KVT_LMCACHE_LABEL 112 /* room for a variable's name, and a key of extra_config after it */
-#define KVT_LMCACHE_SHOW  160 /* room for a value in the form that people read */
+#define KVT_LMCACHE_LABEL 112 /* room for a variable's name, with a key of extra_config after it */
+#define KVT_LMCACHE_SHOW  160 /* room for a value in the form in which people see it */
 
 enum kvt_lmcache_type {
 	KVT_LMCACHE_FLAG,
 	KVT_LMCACHE_COUNT,
 	KVT_LMCACHE_NUMBER,
 	KVT_LMCACHE_TEXT,
-	KVT_LMCACHE_COUNTS, /* lists: of whole numbers, numbers, texts */
+	KVT_LMCACHE_COUNTS, /* lists: of whole numbers, of numbers, of texts */
 	KVT_LMCACHE_NUMBERS,
 	KVT_LMCACHE_TEXTS,
 	KVT_LMCACHE_MAP,
@@ -43,7 +43,7 @@ enum kvt_lmcache_fate {
 
 /* A line of lmcache.def. Static. */
 struct kvt_lmcache_key {
-	const char *name; /* in extra_config: without that prefix */
+	const char *name; /* for keys in extra_config: the name without that prefix */
 	enum kvt_lmcache_type type;
 	const char *def, *min, *max, *unit; /* "": none */
 	enum kvt_lmcache_fate fate;
@@ -52,11 +52,12 @@ struct kvt_lmcache_key {
 	bool extra; /* of extra_config */
 };
 
-/* Keys of features that kvtier lacks. Static. */
+/* Keys of features that kvtier does not have. Static. */
 struct kvt_lmcache_other {
 	bool extra; /* of extra_config */
 	enum kvt_lmcache_fate fate;
-	const char *names; /* separated by spaces; a * at a name's end stands for any other end */
+	/* names separated by spaces; a * at the end of a name stands for any further characters */
+	const char *names;
 	const char *text;
 };
 
@@ -68,7 +69,7 @@ struct kvt_lmcache_alias {
 enum kvt_lmcache_index {
 #define KVT_LMCACHE_KEY(name, type, def, min, max, unit, fate, becomes, text) KVT_LMC_##name,
 #include "lmcache/lmcache.def"
-	KVT_LMC_OUTER, /* keys of the file's top level */
+	KVT_LMC_OUTER, /* keys at the top level of the file */
 	KVT_LMC_BEFORE_EXTRA = KVT_LMC_OUTER - 1,
 #define KVT_LMCACHE_EXTRA(name, type, min, max, unit, fate, becomes, text) KVT_LMC_EXTRA_##name,
 #include "lmcache/lmcache.def"
@@ -81,22 +82,24 @@ extern const struct kvt_lmcache_alias kvt_lmcache_aliases[]; /* ended by a NULL 
 
 /* The value given for one key. */
 struct kvt_lmcache_value {
-	const struct kvw_node *node; /* from YAML; borrowed from the reading's documents, or NULL */
-	const char *text;            /* a scalar's text, with a NUL beyond len; borrowed */
+	/* a value from YAML; borrowed from the reading's documents, or NULL */
+	const struct kvw_node *node;
+	const char *text;            /* the text of a scalar, with a NUL after it; borrowed */
 	size_t len;
-	char *copy;                    /* owned: a variable's text; NULL: none */
+	char *copy;                    /* owned: the text of a variable; NULL: none */
 	struct kvw_place place;        /* flag: label */
 	char label[KVT_LMCACHE_LABEL]; /* a variable's name; "": the file */
 	bool quoted;
-	bool given; /* given in the file or by a variable */
-	bool valid; /* read by its type: one of the following, or text or node, holds */
-	bool usual; /* valid, and equal to LMCache's default */
+	bool given; /* the file or a variable has this key */
+	/* the value could be read by its type: one of the members below, or text or node, has it */
+	bool valid;
+	bool usual; /* the value is valid, and equal to LMCache's default */
 	bool flag;
 	int64_t count;
 	double number;
 };
 
-/* Keys of the connector that result from LMCache's keys. */
+/* Keys of the connector that are set from LMCache's keys. */
 enum kvt_lmcache_own {
 	KVT_LMCACHE_OWN_chunk_size,
 	KVT_LMCACHE_OWN_min_retrieve_tokens,
@@ -113,34 +116,37 @@ extern const char *const kvt_lmcache_own_names[KVT_LMCACHE_OWN_COUNT];
 struct kvt_lmcache_lines {
 	struct kvw_report report;
 	FILE *file;
-	char *text; /* owned; complete once the file is closed */
+	char *text; /* owned; complete only when the file is closed */
 	size_t bytes;
 };
 
-/* State of reading one configuration. */
+/* One configuration while it is being read. */
 struct kvt_lmcache_reading {
 	const struct kvt_lmcache_source *source; /* borrowed */
-	const char *name; /* name of the file, for messages; NULL: no file */
+	const char *name; /* the file's name, for messages; NULL: there is no file */
 	struct kvt_lmcache_value values[KVT_LMC_COUNT];
-	struct kvw_document file, extra; /* extra: of the variable for extra_config */
+	/* the document of the file, and the one in the variable for extra_config */
+	struct kvw_document file, extra;
 	struct kvt_lmcache_lines mistakes, notes;
-	size_t given;                      /* number of keys and unknown names */
+	size_t given;                      /* number of keys and unknown names that were given */
 	char *settings[KVT_SETTING_COUNT]; /* owned texts; NULL: not set */
-	char *own[KVT_LMCACHE_OWN_COUNT];  /* owned texts, in JSON's form */
-	enum kvw_err err;                  /* KVW_ENOMEM: makes the rest meaningless */
+	char *own[KVT_LMCACHE_OWN_COUNT];  /* owned texts, in the form of JSON */
+	enum kvw_err err;                  /* with KVW_ENOMEM the other members have no meaning */
 };
 
-/* Begins a reading. KVW_ENOMEM: nothing to release. `source` is borrowed until finish; its path is not opened. */
+/* Begins a reading. KVW_ENOMEM: there is nothing to release. `source` is borrowed until finish; its
+ * path is not opened here. */
 enum kvw_err kvt_lmcache_begin(
 	struct kvt_lmcache_reading **out, const struct kvt_lmcache_source *source) KVW_MUST_CHECK;
-/* Collects a file's text, NULL for none, and then the variables; r->err has the result. */
+/* Collects the values in a file's text (NULL: no file), and then those in the variables. The result
+ * is in r->err. */
 void kvt_lmcache_collect(
 	struct kvt_lmcache_reading *r, const char *name, const char *yaml, size_t len);
 void kvt_lmcache_finish_reading(struct kvt_lmcache_reading *r); /* NULL is allowed */
 
-/* Reads each value by its key's type, and reports values that cannot be read. */
+/* Reads each value by the type of its key, and reports values that cannot be read. */
 void kvt_lmcache_evaluate(struct kvt_lmcache_reading *r);
-/* Settle the values; the others: those of remote_url, of the controller's keys. */
+/* These translate the values: all of them; those of remote_url; those of the controller's keys. */
 void kvt_lmcache_settle(struct kvt_lmcache_reading *r);
 void kvt_lmcache_settle_blend(struct kvt_lmcache_reading *r);
 void kvt_lmcache_settle_remote(struct kvt_lmcache_reading *r);
@@ -149,46 +155,51 @@ void kvt_lmcache_settle_controller(struct kvt_lmcache_reading *r);
 void kvt_lmcache_translate(
 	struct kvt_lmcache_reading *r, const char *name, const char *yaml, size_t len);
 
-/* Does all steps, with the file that the source or its variables name. KVW_ENOTFOUND: neither file nor variable;
- * KVW_ENOMEM. (*out)->err has the result. */
+/* Does all steps, with the file that the source or its variables name. KVW_ENOTFOUND: there is
+ * neither a file nor a variable; KVW_ENOMEM. Otherwise the result is in (*out)->err. */
 enum kvw_err kvt_lmcache_load(
 	struct kvt_lmcache_reading **out, const struct kvt_lmcache_source *source) KVW_MUST_CHECK;
 
-/* Print the settings as YAML that kvt_config_read takes and that is JSON, too; and the connector's keys. */
+/* These print the settings, as YAML for kvt_config_read that is also JSON, and the connector's
+ * keys. */
 void kvt_lmcache_print_settings(const struct kvt_lmcache_reading *r, FILE *out);
 void kvt_lmcache_print_own(const struct kvt_lmcache_reading *r, FILE *out);
-/* Prints each given key, its place and its result. */
+/* Prints each key that was given, with its place and its result. */
 void kvt_lmcache_explain(const struct kvt_lmcache_reading *r, FILE *out);
 /* LMCACHE.md. */
 void kvt_lmcache_reference(FILE *out);
 
-/* Reports a line about a key, with its place. */
+/* Reports a mistake, or a note, about a key, with its place. */
 void kvt_lmcache_mistake(struct kvt_lmcache_reading *r, size_t key, const char *format, ...)
 	__attribute__((format(printf, 3, 4)));
 void kvt_lmcache_note(struct kvt_lmcache_reading *r, size_t key, const char *format, ...)
 	__attribute__((format(printf, 3, 4)));
 
-/* Sets a setting, in the form of settings.def; a refused value is a mistake of the key `from`. */
+/* Sets a setting, in the form that settings.def has. If the value is refused, that is a mistake of
+ * the key `from`. */
 bool kvt_lmcache_put(
 	struct kvt_lmcache_reading *r, size_t from, const char *path, const char *text);
 /* Sets one of the connector's own keys, as JSON. */
 void kvt_lmcache_put_own(struct kvt_lmcache_reading *r, const char *name, const char *json);
-/* Returns whether YAML may hold all of these characters: UTF-8 without characters that YAML excludes. */
+/* Returns whether YAML allows all characters of the text: UTF-8 without those that YAML
+ * excludes. */
 bool kvt_lmcache_is_text(const char *text);
 
-/* Index of a key by its name or an older one; KVT_LMC_COUNT: none. */
+/* Returns the index of a key by its name or an older one; KVT_LMC_COUNT: there is none. */
 size_t kvt_lmcache_find(const char *name, bool extra);
 
-/* The value for display: short, one line, without logins and passwords. */
+/* Writes a value for people: short, on one line, without logins and passwords. */
 const char *kvt_lmcache_show(
 	const struct kvt_lmcache_value *value, size_t key, char out[KVT_LMCACHE_SHOW]);
 
-/* Returns whether a configuration's text is LMCache's rather than kvtier's: by its keys, and if these do not decide by
- * the file's name. */
+/* Returns whether the text of a configuration is LMCache's rather than kvtier's. Its keys decide,
+ * or, if they are in both, the name of the file. */
 bool kvt_lmcache_is_likely(const char *name, const char *yaml, size_t len);
-/* Returns whether LMCACHE_CONFIG_FILE or a variable of a key, even misspelt, is among these. */
+/* Returns whether LMCACHE_CONFIG_FILE, or a variable for a key, even if misspelt, is among
+ * these. */
 bool kvt_lmcache_has_variables(const char *const *variables);
-/* The value of a variable; NULL: missing. The last one counts. */
+/* Returns the value of a variable; NULL: it is missing. If it is there more than once, the last one
+ * counts. */
 const char *kvt_lmcache_variable(const char *const *variables, const char *name, size_t len);
 
 #endif

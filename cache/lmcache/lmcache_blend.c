@@ -1,9 +1,9 @@
 /*
- * lmcache_blend.c - LMCache's blending as the section `fragments`.
+ * lmcache_blend.c - translates LMCache's keys for blending to the section `fragments`.
  *
- * LMCache recomputes 0.15 of a fragment's tokens by default; kvtier recomputes none unless the file says so, since
- * vLLM's connector could not. LMCache leaves its separator out of all fragments; in kvtier a separator ends the
- * fragment before it.
+ * LMCache recomputes 0.15 of a fragment's tokens by default; kvtier recomputes none unless the file
+ * says so, since vLLM's connector could not. LMCache leaves its separator out of all fragments; in
+ * kvtier a separator ends the fragment before it.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -19,7 +19,7 @@ static const struct kvt_lmcache_value *valid(const struct kvt_lmcache_reading *r
 	return r->values[key].valid ? &r->values[key] : NULL;
 }
 
-/* Sets the first entry of a list, or of texts with commas between them, as one setting. */
+/* Sets a setting to the first entry of a list, or of a text with commas. */
 static void put_first(struct kvt_lmcache_reading *r, size_t key, const char *path)
 {
 	const struct kvt_lmcache_value *value = valid(r, key);

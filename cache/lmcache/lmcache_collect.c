@@ -1,9 +1,10 @@
 /*
- * lmcache_collect.c - finds the value given for each key: a variable's, or else the file's.
+ * lmcache_collect.c - finds the value that is given for each key, by a variable or else by the
+ * file.
  *
- * LMCache reads its file with PyYAML, where the second of two equal keys silently counts: kvtier does the same, and
- * reports the key. Variables are LMCACHE_<KEY> with the value as text; vLLM's "lmcache.<key>" of
- * kv_connector_extra_config come in the same list, after the others.
+ * LMCache reads its file with PyYAML, which silently takes the second of two equal keys: kvtier
+ * does the same, and reports the key. Variables are LMCACHE_<KEY> with the value as text; the names
+ * "lmcache.<key>" in vLLM's kv_connector_extra_config are in the same list, after the others.
  */
 #include <ctype.h>
 #include <stdlib.h>
@@ -16,7 +17,7 @@
 #define OVERRIDE   "lmcache."
 #define NAME_MOST  96 /* room for a variable's name */
 #define FILE_NAMED "LMCACHE_CONFIG_FILE"
-#define OTHER_MODE "mp." /* prefix of the multi-process mode */
+#define OTHER_MODE "mp." /* prefix of keys for LMCache's multi-process mode */
 
 /* --- names ------------------------------------------------------------------------------------ */
 
@@ -46,7 +47,8 @@ static bool is_one_of(const char *names, const char *name)
 	return false;
 }
 
-/* Reports a key of a feature that kvtier lacks. False: no such key. `path`: NULL if the place shows it. */
+/* Reports a key of a feature that kvtier does not have. Returns false if the name is no such key.
+ * `path` is NULL if the place shows it. */
 static bool collect_other(struct kvt_lmcache_reading *r, const char *name, bool extra,
 	struct kvw_place place, const char *path)
 {
@@ -64,12 +66,12 @@ static bool collect_other(struct kvt_lmcache_reading *r, const char *name, bool 
 	return true;
 }
 
-/* The known name nearest to this one, or NULL. */
+/* Returns the known name that is nearest to this one, or NULL. */
 static const char *nearest(const char *name, bool extra)
 {
 	struct kvw_suggest near;
 
-	if (strncmp(name, "resp_", 5) == 0) /* variables of LMCache, not keys */
+	if (strncmp(name, "resp_", 5) == 0) /* these variables of LMCache are no keys */
 		return NULL;
 	kvw_suggest_start(&near, name);
 	for (size_t i = 0; i < KVT_LMC_COUNT; i++)
@@ -89,7 +91,8 @@ const char *kvt_lmcache_variable(const char *const *variables, const char *name,
 	return found;
 }
 
-/* Splits "LMCACHE_CHUNK_SIZE=256" or "lmcache.chunk_size=256" into key and value; false: no such variable. */
+/* Splits "LMCACHE_CHUNK_SIZE=256" or "lmcache.chunk_size=256" into key and value. Returns false if
+ * it is no such variable. */
 static bool take_apart(const char *variable, char name[NAME_MOST], const char **value)
 {
 	size_t before = sizeof(PREFIX) - 1;
@@ -114,7 +117,8 @@ static bool take_apart(const char *variable, char name[NAME_MOST], const char **
 	return true;
 }
 
-/* Returns whether the name is a key, or meant as one; in vLLM's own list every name that is not of another mode. */
+/* Returns whether the name is, or may be a misspelt, key. In vLLM's list that is every name except
+ * those of the other mode. */
 static bool is_meant(const char *variable, const char *name)
 {
 	if (kvt_lmcache_find(name, false) < KVT_LMC_OUTER || nearest(name, false) != NULL)
@@ -145,7 +149,7 @@ static void set_node(struct kvt_lmcache_value *value, const struct kvw_node *nod
 	value->quoted = node->quoted;
 }
 
-/* Collects a key of the file's top level. */
+/* Collects a key at the top level of the file. */
 static void collect_key(struct kvt_lmcache_reading *r, const struct kvw_node *node)
 {
 	const struct kvw_node *key = node->key;
@@ -191,7 +195,7 @@ static void collect_file(
 	}
 	r->name = name;
 	r->err = kvw_document_parse(len > 0 ? yaml : "", len, &r->mistakes.report, &r->file);
-	if (r->err == KVW_EINVAL) { /* reported; the reading goes on without the file */
+	if (r->err == KVW_EINVAL) { /* the mistake was reported; reading goes on without the file */
 		r->err = KVW_OK;
 		return;
 	}
@@ -212,7 +216,7 @@ static void collect_file(
 
 /* --- from variables --------------------------------------------------------------------------- */
 
-/* The length of the character at text if YAML may hold it, else 0. */
+/* Returns the length of the character at c if YAML allows it, else 0. */
 static size_t character(const unsigned char *c)
 {
 	uint32_t code = c[0];
@@ -222,7 +226,7 @@ static size_t character(const unsigned char *c)
 		return 0;
 	code &= size == 1 ? 0x7F : 0xFFu >> (size + 1);
 	for (size_t i = 1; i < size; i++) {
-		if ((c[i] & 0xC0) != 0x80) /* the NUL at the end fails, too */
+		if ((c[i] & 0xC0) != 0x80) /* this also fails for the NUL at the end */
 			return 0;
 		code = code << 6 | (c[i] & 0x3Fu);
 	}
@@ -251,7 +255,8 @@ static bool is_list(enum kvt_lmcache_type type)
 	       type == KVT_LMCACHE_TEXTS;
 }
 
-/* Sets a variable's text without surrounding white space, a pair of quotes, and the brackets of a list. */
+/* Sets the text of a variable, without white space around it, a pair of quotes, and the brackets of
+ * a list. */
 static enum kvw_err set_text(
 	struct kvt_lmcache_value *value, enum kvt_lmcache_type type, const char *text)
 {
@@ -277,7 +282,8 @@ static enum kvw_err set_text(
 	return value->given ? KVW_OK : KVW_ENOMEM;
 }
 
-/* Reads a text that holds a mapping as YAML, which includes its JSON. `name`: of the text, for messages. */
+/* Parses a text that contains a mapping, as YAML, of which JSON is a part. `name` is the text's
+ * name in messages. */
 static void parse_map(
 	struct kvt_lmcache_reading *r, struct kvt_lmcache_value *value, const char *name)
 {
@@ -346,7 +352,7 @@ static void collect_variable(struct kvt_lmcache_reading *r, const char *variable
 		parse_map(r, value, value->label);
 }
 
-/* The file may have extra_config as a text, too: LMCache converts both alike. */
+/* In the file, extra_config may be a text, too: LMCache converts both in the same way. */
 static void parse_extra(struct kvt_lmcache_reading *r)
 {
 	struct kvt_lmcache_value *whole = &r->values[KVT_LMC_extra_config];
@@ -355,7 +361,7 @@ static void parse_extra(struct kvt_lmcache_reading *r)
 	if (!whole->given || whole->label[0] != '\0' || whole->node->kind != KVW_NODE_SCALAR ||
 		kvw_node_is_null(whole->node))
 		return;
-	if (whole->len == 0) { /* to LMCache an empty text is no mapping */
+	if (whole->len == 0) { /* for LMCache an empty text is no mapping */
 		whole->given = false;
 		return;
 	}
@@ -364,7 +370,7 @@ static void parse_extra(struct kvt_lmcache_reading *r)
 	parse_map(r, whole, name);
 }
 
-/* Splits extra_config into its keys. */
+/* Divides extra_config into its keys. */
 static void collect_extra(struct kvt_lmcache_reading *r)
 {
 	const struct kvt_lmcache_value *whole = &r->values[KVT_LMC_extra_config];
@@ -426,7 +432,8 @@ static bool is_ours(const char *name)
 	       kvt_setting_find_section(name) < KVT_SETTING_SECTION_COUNT;
 }
 
-/* Returns whether the keys of a mapping are LMCache's; *known: whether any of them decides. */
+/* Returns whether the keys of a mapping are LMCache's. *known: at least one of them is only
+ * LMCache's or only kvtier's. */
 static bool has_theirs(const struct kvw_node *map, bool *known)
 {
 	size_t theirs = 0, ours = 0;

@@ -1,12 +1,12 @@
 /*
- * lmcache_print.c - prints the translation: for kvt_config_read, for the connector, for people.
+ * lmcache_print.c - prints the translation for kvt_config_read, for the connector and for people.
  */
 #include <string.h>
 
 #include "lmcache/lmcache.h"
 #include "settings/unknown.h"
 
-/* Settings and the connector's keys are texts that YAML can hold; quoted, they are JSON, too. */
+/* Prints a text in quotes. All texts here are allowed in YAML, so that the result is JSON, too. */
 static void print_text(FILE *out, const char *text)
 {
 	fputc('"', out);
@@ -25,7 +25,7 @@ static bool is_bare(const struct kvw_type *type)
 	       type == &kvt_setting_NUMBER;
 }
 
-/* Prints the keys of one section; false: it has none. */
+/* Prints the settings in one section; returns false if there are none. */
 static bool print_section(
 	const struct kvt_lmcache_reading *r, const char *section, bool first, FILE *out)
 {

@@ -1,8 +1,8 @@
 /*
  * lmcache_put.c - sets kvtier's settings and the connector's keys from LMCache's values.
  *
- * Every setting passes the same check as a user's own (kvt_setting_parse), so that the result
- * always reads without a mistake.
+ * Every setting passes the same check as a user's own (kvt_setting_parse), so that the result can
+ * always be read without a mistake.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -35,7 +35,8 @@ bool kvt_lmcache_put(struct kvt_lmcache_reading *r, size_t from, const char *pat
 	struct kvw_fault fault;
 	enum kvw_err err;
 
-	if (at == KVT_SETTING_COUNT) { /* lmcache.def names a key that settings.def lacks */
+	/* lmcache.def has a setting that settings.def does not have */
+	if (at == KVT_SETTING_COUNT) {
 		kvt_lmcache_mistake(r, from, "`%s` is not a setting of this version", path);
 		return false;
 	}

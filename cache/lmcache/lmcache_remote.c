@@ -1,5 +1,6 @@
 /*
- * lmcache_remote.c - LMCache's remote_url and its keys in extra_config, as l2.* settings.
+ * lmcache_remote.c - translates LMCache's remote_url, and its keys in extra_config, to settings
+ * l2.*.
  *
  * LMCache has several keys for the parts of one kvtier URL: the login, TLS, a cluster, the
  * database. Some keys apply only to Valkey in LMCache; in kvtier they apply to any server that the
@@ -16,7 +17,7 @@
 #include "chunk/l2_url.h"
 #include "lmcache/lmcache.h"
 
-#define URL_ROOM    2304 /* settings.def bounds a text at 2048 */
+#define URL_ROOM    2304 /* settings.def allows at most 2048 bytes for a text */
 #define CONNECTIONS 64
 
 static const struct kvt_lmcache_value *valid(const struct kvt_lmcache_reading *r, size_t key)
@@ -40,7 +41,7 @@ static bool is_on(const struct kvt_lmcache_reading *r, size_t key)
 
 /* --- a URL in the making ---------------------------------------------------------------------- */
 
-/* A growing text that is cut off at its limit; `full` then is true. */
+/* A text in a buffer of fixed size. If it is cut off at the end, `full` is true. */
 struct url {
 	char text[URL_ROOM];
 	size_t used;
@@ -63,7 +64,7 @@ static void append_text(struct url *url, const char *text)
 	append(url, text, strlen(text));
 }
 
-/* Appends text with all but letters and digits as %XX. */
+/* Appends a text in which all characters but letters and digits are written as %XX. */
 static void append_encoded(struct url *url, const char *text)
 {
 	char hex[4];
@@ -83,7 +84,8 @@ static bool is_name(char c)
 	return isascii(c) && (isalnum(c) || c == '_');
 }
 
-/* Replaces $NAME and ${NAME} by the environment's values; an unknown name stays unchanged. */
+/* Appends a text in which $NAME and ${NAME} are replaced by the environment's values; unknown names
+ * are not changed. */
 static void append_expanded(struct url *url, const char *text, const char *const *variables)
 {
 	while (*text != '\0') {
@@ -105,7 +107,7 @@ static void append_expanded(struct url *url, const char *text, const char *const
 
 /* --- its parts -------------------------------------------------------------------------------- */
 
-/* Appends kvtier's name of the scheme: with TLS and a cluster where extra_config asks for them. */
+/* Appends the scheme that kvtier uses, with TLS and a cluster if extra_config requests them. */
 static void append_scheme(struct kvt_lmcache_reading *r, struct url *url, struct kvw_slice scheme)
 {
 	static const char *const bases[] = {"redis", "valkey"};
@@ -131,12 +133,12 @@ static void append_scheme(struct kvt_lmcache_reading *r, struct url *url, struct
 	append_text(url, "://");
 }
 
-/* The percent-encoded options after a '?'; empty where there are none. */
+/* The options after a '?', percent-encoded; empty if there are none. */
 struct options {
 	struct kvw_slice database, username, password;
 };
 
-/* The login of resp:// may be in variables of its own. */
+/* For resp://, LMCache also takes the login from variables. */
 static const char *or_variable(
 	struct kvt_lmcache_reading *r, const char *text, const char *name, bool resp)
 {
@@ -167,7 +169,7 @@ static void append_login(
 	append_text(url, "@");
 }
 
-/* Sets the file of a certificate or key. */
+/* Sets the path of a file with a certificate or key. */
 static void put_file(struct kvt_lmcache_reading *r, const char *path, struct kvw_slice value)
 {
 	char file[URL_ROOM];
@@ -211,7 +213,7 @@ static void take_option(struct kvt_lmcache_reading *r, struct kvw_slice name,
 			ssl ? "there is no TLS" : "of redis-py alone");
 }
 
-/* Takes NAME=VALUE&NAME=VALUE, percent-encoded, like redis-py. */
+/* Reads percent-encoded NAME=VALUE&NAME=VALUE, as redis-py does. */
 static void take_options(
 	struct kvt_lmcache_reading *r, const char *text, bool tls, struct options *out)
 {
@@ -227,7 +229,7 @@ static void take_options(
 	}
 }
 
-/* Appends the servers after the scheme; LMCache accepts the scheme before each server, and
+/* Appends the servers that follow the scheme. LMCache accepts the scheme before each server, and
  * "http://" before a daemon's. */
 static void append_servers(
 	struct url *url, struct kvw_slice scheme, const char *text, const char *const *variables)
@@ -250,7 +252,7 @@ static void append_servers(
 	}
 }
 
-/* `rest`: room for the text after the scheme. */
+/* Builds the whole URL. `rest`: a buffer for the text after the scheme. */
 static void build(
 	struct kvt_lmcache_reading *r, const char *text, struct url *url, struct url *rest)
 {
@@ -313,7 +315,7 @@ static void settle_url(struct kvt_lmcache_reading *r)
 
 /* --- the rest --------------------------------------------------------------------------------- */
 
-/* LMCache's client of Sentinels has its deadline from a variable. */
+/* LMCache's client of Sentinels takes its deadline from a variable. */
 static void settle_timeout(struct kvt_lmcache_reading *r)
 {
 	const char *seconds = kvt_lmcache_variable(r->source->variables, "REDIS_TIMEOUT", 13);

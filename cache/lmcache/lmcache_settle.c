@@ -1,12 +1,12 @@
 /*
  * lmcache_settle.c - translates LMCache's values to kvtier's settings and keys of the connector.
  *
- * One common function translates the keys that lmcache.def calls honoured; this file has one function for each tier's
- * mapped keys.
+ * One common function translates the keys that lmcache.def calls honoured; this file has one
+ * function for each tier's mapped keys.
  *
- * Sizes. LMCache's sizes are per worker, and so are the resulting settings: the connector opens a cache of this size in
- * each rank, and a node holds that size times its ranks. A missing size means LMCache's default of 5 GiB, too, not
- * `auto`.
+ * Sizes. LMCache's sizes are per worker, and so are the resulting settings: the connector opens a
+ * cache of this size in each rank, and a node holds that size times its ranks. A missing size means
+ * LMCache's default of 5 GiB, too, not `auto`.
  */
 #include <inttypes.h>
 #include <math.h>
@@ -17,12 +17,13 @@
 #include "lmcache/lmcache.h"
 
 #define GIB       ((double)(1 << 30))
-#define PASSAGE   "256MiB" /* memory for chunks in transit if none is to be kept */
-#define TEXT_ROOM 2304     /* room for a path or a URL, which settings.def bounds at 2048 */
+/* memory for chunks on their way to lower tiers, if none is configured */
+#define PASSAGE   "256MiB"
+#define TEXT_ROOM 2304     /* room for a path or URL, for which settings.def allows 2048 bytes */
 
 /* --- writing ---------------------------------------------------------------------------------- */
 
-/* Sets bytes, at least the setting's minimum. */
+/* Sets a size in bytes, which is raised to the minimum of the setting. */
 static void put_size(
 	struct kvt_lmcache_reading *r, size_t from, const char *path, double gib, uint64_t least)
 {
@@ -69,7 +70,7 @@ static void settle_honoured(struct kvt_lmcache_reading *r)
 		as_text(key, value, text, sizeof(text));
 		if (strchr(key->becomes, '.') != NULL) {
 			kvt_lmcache_put(r, i, key->becomes, text);
-		} else { /* the connector's keys are numbers */
+		} else { /* the keys of the connector are numbers */
 			text[strcspn(text, "m")] = '\0';
 			kvt_lmcache_put_own(r, key->becomes, text);
 		}
@@ -89,7 +90,7 @@ static void settle_connector(struct kvt_lmcache_reading *r)
 
 /* --- memory ----------------------------------------------------------------------------------- */
 
-/* Reports "5 GiB of each of 4 ranks, 20 GiB together". */
+/* Reports a text such as "5 GiB of each of 4 ranks, 20 GiB together". */
 static void report_ranks(struct kvt_lmcache_reading *r, size_t key, double gib)
 {
 	if (r->source->ranks > 1)
@@ -98,7 +99,7 @@ static void report_ranks(struct kvt_lmcache_reading *r, size_t key, double gib)
 			r->source->ranks, gib * r->source->ranks);
 }
 
-/* The node of this rank in extra_config.gpu_to_numa_mapping. */
+/* Sets the NUMA node of this rank, from extra_config.gpu_to_numa_mapping. */
 static void settle_numa(struct kvt_lmcache_reading *r)
 {
 	const struct kvt_lmcache_value *mode = valid(r, KVT_LMC_numa_mode);
@@ -176,7 +177,7 @@ static void settle_policy(struct kvt_lmcache_reading *r)
 
 /* --- disk ------------------------------------------------------------------------------------- */
 
-/* Chooses this rank's folder of a list separated by commas. False: none. */
+/* Chooses the folder of this rank from a list with commas. Returns false if there is none. */
 static bool choose_folder(const char *list, uint32_t rank, struct kvw_slice *out, size_t *count)
 {
 	*count = 0;
@@ -203,7 +204,7 @@ static bool choose_folder(const char *list, uint32_t rank, struct kvw_slice *out
 	return false;
 }
 
-/* Makes an absolute path by LMCache's rules: "file://tmp/cache/" lies in the working directory. */
+/* Makes an absolute path by LMCache's rules: "file://tmp/cache/" is in the working directory. */
 static bool make_path(struct kvw_slice folder, char out[TEXT_ROOM], bool *relative)
 {
 	char here[TEXT_ROOM / 2] = "";

@@ -1,10 +1,11 @@
 /*
- * lmcache_value.c - lmcache.def as tables, and one value read by its key's type.
+ * lmcache_value.c - has the tables of lmcache.def, and reads values by the types of their keys.
  *
- * PyYAML and LMCache's own converters decide the meaning of a user's file, so kvtier accepts their spellings: `True`
- * and `yes`, `256.0` for a whole number, a number in quotes, "1" for true in a variable. A value that LMCache would
- * silently misread (a variable `yes`, which it reads as false) is a mistake here. Numbers count in fixed units; kvtier
- * refuses a number with a unit and names the number that was probably meant.
+ * PyYAML and LMCache's own converters decide the meaning of a user's file, so kvtier accepts their
+ * spellings: `True` and `yes`, `256.0` for a whole number, a number in quotes, "1" for true in a
+ * variable. A value that LMCache would silently misread (a variable `yes`, which it reads as false)
+ * is a mistake here. Numbers are in fixed units; kvtier refuses a number with a unit and names the
+ * number that was probably meant.
  */
 #include <math.h>
 #include <stdarg.h>
@@ -67,7 +68,7 @@ void kvt_lmcache_note(struct kvt_lmcache_reading *r, size_t key, const char *for
 	say(&r->notes.report, &r->values[key], key, text);
 }
 
-/* Keys whose value must not appear in a log. */
+/* Returns whether a key's value must not be in a log. */
 static bool is_secret(size_t key)
 {
 	return key == KVT_LMC_EXTRA_password || key == KVT_LMC_EXTRA_valkey_password;
@@ -78,7 +79,8 @@ const char *kvt_lmcache_show(
 {
 	char quoted[KVW_REPORT_QUOTE];
 	bool url = value->text != NULL && strstr(value->text, "://") != NULL;
-	const char *query = url ? memchr(value->text, '?', value->len) : NULL; /* may have a password */
+	/* may have a password */
+	const char *query = url ? memchr(value->text, '?', value->len) : NULL;
 	const char *at = url ? memrchr(value->text, '@', value->len) : NULL;
 	size_t len = query != NULL ? (size_t)(query - value->text) : value->len;
 
@@ -86,7 +88,8 @@ const char *kvt_lmcache_show(
 		snprintf(out, KVT_LMCACHE_SHOW, "%s", kvw_node_kind_name(value->node));
 	else if (is_secret(key))
 		snprintf(out, KVT_LMCACHE_SHOW, "a password");
-	else if (at != NULL && query != NULL && query < at) /* either may be part of a password */
+	/* both characters may be a part of the password */
+	else if (at != NULL && query != NULL && query < at)
 		snprintf(out, KVT_LMCACHE_SHOW, "a URL with a login");
 	else if (at != NULL)
 		snprintf(out, KVT_LMCACHE_SHOW, "`***%.100s",
@@ -98,7 +101,7 @@ const char *kvt_lmcache_show(
 	return out;
 }
 
-/* Writes "a number of GiB from 0 to 65536". */
+/* Writes what is expected, such as "a number of GiB from 0 to 65536". */
 static void expected(const struct kvt_lmcache_key *key, char *out, size_t room)
 {
 	static const char *const words[] = {
@@ -117,7 +120,8 @@ static void expected(const struct kvt_lmcache_key *key, char *out, size_t room)
 		key->max[0] != '\0' ? " to " : "", key->max);
 }
 
-/* Finds the meant number: `5GB` of a key that counts GiB: 5. False: no such text. */
+/* Guesses which number was meant: for `5GB` in a key in GiB, 5. Returns false if the text is of
+ * another form. */
 static bool meant(const struct kvt_lmcache_key *key, const struct kvt_lmcache_value *value,
 	char *out, size_t room)
 {
@@ -204,7 +208,7 @@ static bool read_count(struct kvt_lmcache_value *value)
 	return true;
 }
 
-/* Returns whether a number is within the limits of lmcache.def, which are decimal texts. */
+/* Returns whether a number is within the limits in lmcache.def, which are decimal texts. */
 static bool in_range(const struct kvt_lmcache_key *key, const struct kvt_lmcache_value *value)
 {
 	double number = key->type == KVT_LMCACHE_COUNT ? (double)value->count : value->number;
@@ -242,7 +246,7 @@ static bool read_value(const struct kvt_lmcache_key *key, struct kvt_lmcache_val
 	return scalar ? whole : value->node->kind == KVW_NODE_LIST;
 }
 
-/* Returns whether LMCache has this value without the key. */
+/* Returns whether LMCache uses this value without the key. */
 static bool is_usual(const struct kvt_lmcache_key *key, const struct kvt_lmcache_value *value)
 {
 	struct kvt_lmcache_value usual = {.text = key->def, .len = strlen(key->def)};
@@ -290,7 +294,8 @@ void kvt_lmcache_evaluate(struct kvt_lmcache_reading *r)
 			continue;
 		if ((value->node != NULL && value->node->kind == KVW_NODE_BAD) ||
 			is_nothing(value)) {
-			value->given = false; /* reported, or the same as an absent key */
+			/* reported as a mistake, or it means the same as a missing key */
+			value->given = false;
 			continue;
 		}
 		value->valid = read_value(&kvt_lmcache_keys[i], value);

@@ -1,9 +1,9 @@
 /*
- * arena.c - extents over a mapping, under one lock.
+ * arena.c - hands out parts of a mapping, under one lock.
  *
  * A thread holds the lock for the bookkeeping of one object: some searches in a tree and in a map,
- * about a microsecond, never for copies of bytes. Separate atomics hold the used bytes (relaxed:
- * statistics), so that reading them takes no lock.
+ * about a microsecond, never for copies of bytes. The number of used bytes is a separate atomic
+ * (relaxed: statistics), so that reading it takes no lock.
  */
 #include "memory/arena.h"
 
@@ -15,13 +15,14 @@
 
 #include "memory/arena_map.h"
 
-#define SAMPLES 256 /* sampled pages, which show how much of the arena is in memory */
+/* number of pages that are looked at to estimate how much of the arena is in memory */
+#define SAMPLES 256
 
 struct kvt_arena {
 	struct kvt_arena_map map;
 	pthread_mutex_t lock;        /* guards extents */
 	struct kvt_extents *extents; /* owned */
-	_Atomic uint64_t used;       /* bytes; written under the lock */
+	_Atomic uint64_t used;       /* bytes; written with the lock held */
 	_Atomic uint64_t bookkeeping;
 };
 

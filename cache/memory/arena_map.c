@@ -1,16 +1,19 @@
 /*
- * arena_map.c - one mapping: anonymous, of huge pages, or shared; then its properties, one by one.
+ * arena_map.c - maps an arena's memory: anonymous, of huge pages, or shared; then sets its
+ * properties, one by one.
  *
- * The order matters. The node is chosen before any page is touched, since pages stay on their node; then a shared
- * segment gets its room, and the lock comes last, because it touches all pages.
+ * The order matters. The node is chosen before any page is touched, since pages stay on their node;
+ * then a shared segment gets its memory allocated, and locking comes last, because it touches all
+ * pages.
  *
- * The node is a preference (MPOL_PREFERRED) and no binding: with a binding a node that runs out of memory ends the
- * process, with huge pages by SIGBUS. Pages of hugetlbfs are touched at once for the same reason: a reservation does
- * not cover the limit of a cgroup. Anonymous pages are not touched: the kernel backs them as chunks arrive. This file
- * never grows, cuts, fills or unlinks the caller's file (fd:N): other processes may be reading it.
+ * The node is a preference (MPOL_PREFERRED) and no binding: with a binding a node that runs out of
+ * memory ends the process, with huge pages by SIGBUS. Pages of hugetlbfs are touched at once for
+ * the same reason: a reservation does not cover the limit of a cgroup. Anonymous pages are not
+ * touched: the kernel provides them as chunks arrive. This file never grows, cuts, fills or unlinks
+ * the caller's file (fd:N): other processes may be reading it.
  *
- * A forked child does not inherit private memory (MADV_DONTFORK): a device may be writing there, and copies on write
- * would move the pages. No part of the arena enters a core file.
+ * A forked child does not inherit private memory (MADV_DONTFORK): a device may be writing there,
+ * and copies on write would move the pages. No part of the arena enters a core file.
  */
 #include "memory/arena_map.h"
 
@@ -32,7 +35,7 @@
 #define MADV_POPULATE_WRITE 23
 #endif
 
-/* The first number after `name` in a file of "name value" lines; 0: none. */
+/* Reads the first number after `name` in a file of "name value" lines; 0: there is none. */
 static uint64_t number_in(const char *path, const char *name)
 {
 	uint64_t value = 0;
@@ -163,7 +166,8 @@ static enum kvt_status map_shm(struct kvt_arena_map *map, const struct kvt_surro
 		kvt_arena_refused(map, s, "shm: %s: %s", map->shm_name, strerror(errno));
 		return KVT_EIO;
 	}
-	status = map_aligned(map, s, PROT_NONE); /* reserves the addresses that the segment then takes */
+	/* reserves the addresses that the segment then takes */
+	status = map_aligned(map, s, PROT_NONE);
 	if (status != KVT_OK)
 		return status;
 	if (mmap(map->base, map->bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, map->shm_fd,
@@ -172,12 +176,13 @@ static enum kvt_status map_shm(struct kvt_arena_map *map, const struct kvt_surro
 		return KVT_ENOMEM;
 	}
 	strcpy(map->mode, "shm");
-	(void)madvise(map->base, map->bytes, MADV_HUGEPAGE); /* most machines have no huge pages for tmpfs */
+	/* mostly without effect, since most machines do not allow huge pages for tmpfs */
+	(void)madvise(map->base, map->bytes, MADV_HUGEPAGE);
 	prefer_node(map, s, numa_node);
 	return kvt_arena_shm_fill(map, s);
 }
 
-/* The N of "fd:N". -1: another text. */
+/* Returns the N of "fd:N". -1: another text. */
 static int fd_named(const char *text)
 {
 	char *end;
@@ -190,7 +195,7 @@ static int fd_named(const char *text)
 	return errno == 0 && *end == '\0' && n <= INT_MAX ? (int)n : -1;
 }
 
-/* Maps a file of the caller, with its room allocated, and otherwise leaves it alone. */
+/* Maps a file of the caller, whose memory is allocated, and does not change it. */
 static enum kvt_status map_fd(struct kvt_arena_map *map, const struct kvt_surroundings *s,
 	const char *text, int numa_node)
 {
@@ -207,7 +212,8 @@ static enum kvt_status map_fd(struct kvt_arena_map *map, const struct kvt_surrou
 			(unsigned long long)file.st_size, (unsigned long long)map->bytes);
 		return KVT_EINVAL;
 	}
-	status = map_aligned(map, s, PROT_NONE); /* reserves the addresses that the file then takes */
+	/* reserves the addresses that the file then takes */
+	status = map_aligned(map, s, PROT_NONE);
 	if (status != KVT_OK)
 		return status;
 	if (mmap(map->base, map->bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0) ==
@@ -217,7 +223,8 @@ static enum kvt_status map_fd(struct kvt_arena_map *map, const struct kvt_surrou
 		return status;
 	}
 	strcpy(map->mode, "fd");
-	(void)madvise(map->base, map->bytes, MADV_HUGEPAGE); /* most machines have no huge pages for tmpfs */
+	/* mostly without effect, since most machines do not allow huge pages for tmpfs */
+	(void)madvise(map->base, map->bytes, MADV_HUGEPAGE);
 	prefer_node(map, s, numa_node);
 	return KVT_OK;
 }

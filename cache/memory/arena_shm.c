@@ -1,13 +1,13 @@
 /*
  * arena_shm.c - a named segment of POSIX shared memory with one living owner.
  *
- * The owner holds a lock (flock) on the segment's file as long as it lives; the kernel releases the lock however the
- * process ends. kvtier takes an existing name over only if it gets the lock: then the owner is dead, and a new segment
- * replaces the old one. The old segment is never reused: processes that still map it keep the old bytes, and do not see
- * the new ones.
+ * The owner holds a lock (flock) on the segment's file as long as it lives; the kernel releases the
+ * lock however the process ends. kvtier takes an existing name over only if it gets the lock: then
+ * the owner is dead, and a new segment replaces the old one. The old segment is never reused:
+ * processes that still map it keep the old bytes, and do not see the new ones.
  *
- * Another process may open a file between its creation and its lock; so each side checks once it has the lock that the
- * name still means this file, and otherwise begins again.
+ * Another process may open a file between its creation and its lock. So each process checks, once
+ * it has the lock, that the name still belongs to this file, and otherwise begins again.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -23,7 +23,8 @@
 #include "memory/arena_map.h"
 
 #define TRIES      16
-#define FILL_BYTES ((uint64_t)1 << 30) /* bytes allocated at once: a signal between two calls does not undo all */
+/* bytes that are allocated in one call: a signal then undoes only this much */
+#define FILL_BYTES ((uint64_t)1 << 30)
 
 static bool name_is_good(const char *name)
 {
@@ -33,7 +34,7 @@ static bool name_is_good(const char *name)
 	       strchr(name, '/') == NULL;
 }
 
-/* Returns whether the name means the file that is open as fd. */
+/* Returns whether the name belongs to the file that is open as fd. */
 static bool is_named(const char *name, int fd)
 {
 	struct stat ours, named;
@@ -46,7 +47,7 @@ static bool is_named(const char *name, int fd)
 	return same;
 }
 
-/* Tries once to create the name; KVT_BUSY: another process came between. */
+/* Tries once to create the name; KVT_BUSY: another process changed it meanwhile. */
 static enum kvt_status make(const char *name, int *out)
 {
 	int fd = shm_open(name, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
@@ -95,7 +96,7 @@ enum kvt_status kvt_arena_shm_create(
 		status = remove_stale(map->shm_name);
 		stale = stale || status == KVT_OK;
 		if (status == KVT_OK)
-			status = KVT_EXISTS; /* the name is gone: create it */
+			status = KVT_EXISTS; /* the name is gone, so that it can be created */
 	}
 	if (status == KVT_ELOCKED)
 		kvt_arena_refused(map, s, "shm: another process lives on %s", map->shm_name);

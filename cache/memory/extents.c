@@ -1,15 +1,16 @@
 /*
- * extents.c - free runs in a tree ordered by length, taken units in a map.
+ * extents.c - keeps free runs in a tree ordered by length, and taken units in a map.
  *
- * Best fit: an object gets the shortest free run that holds it, of several the first one. If no run holds the object,
- * it gets the longest runs, so that it lies in as few pieces as possible. A freed run joins its free neighbours, whose
- * ends the map finds. So:
+ * The rule is best fit: an object gets the shortest free run that holds it, of several the first
+ * one. If no run holds the object, it gets the longest runs, so that it lies in as few pieces as
+ * possible. A freed run joins its free neighbours, whose ends the map finds. So:
  *
- * 	- two free runs never touch, and every free unit is in exactly one run of the tree;
- * 	- so there are at most half as many free runs as units, and one more.
+ *	- two free runs never touch, and every free unit is in exactly one run of the tree;
+ *	- so there are at most half as many free runs as units, and one more.
  *
- * That many nodes have addresses from the beginning, and get memory at their first use: giving back cannot fail, and
- * bookkeeping costs no more than needed. Fragmentation does not grow over time.
+ * Address space for that many nodes is reserved from the beginning, and gets memory at its first
+ * use: so giving back cannot fail, and bookkeeping costs no more than needed. Fragmentation does
+ * not grow over time.
  *
  * Cost: O(log runs) for each run taken or given, 16 bytes per free run and 1.02 bits per unit. The tree is a treap
  * whose priorities are a hash of a run's first unit: balanced as a random tree is, and the same in every run of a test.
@@ -27,20 +28,20 @@
 /* A free run, or an unused node (then `left` is the next unused one). */
 struct node {
 	struct kvt_extent run;
-	uint32_t left, right; /* shorter, longer runs; NONE: no subtree */
+	uint32_t left, right; /* left: shorter runs; right: longer runs; NONE: no subtree */
 };
 
 struct kvt_extents {
 	struct kvt_unit_map taken;
-	struct node *nodes;  /* mapped, owned; room for the most possible nodes */
+	struct node *nodes;  /* mapped, owned; with room for as many nodes as there can be */
 	uint64_t node_bytes; /* bytes of the mapping */
 	uint32_t fresh;      /* nodes from this one on were never used */
-	uint32_t unused;     /* first used node that is not in the tree, NONE: none */
+	uint32_t unused; /* first node that was used and is not in the tree; NONE: there is none */
 	uint32_t root;       /* NONE: no free run */
 	uint32_t free_units;
 };
 
-/* The tree's order: by length, then by place. */
+/* Returns whether run a comes before b: by length, then by place. */
 static bool is_before(struct kvt_extent a, struct kvt_extent b)
 {
 	return a.count != b.count ? a.count < b.count : a.first < b.first;
@@ -54,7 +55,7 @@ static uint32_t priority(struct kvt_extent run)
 	return (uint32_t)(x >> 32);
 }
 
-/* Reserves addresses for the nodes of `units` units. */
+/* Reserves address space for the nodes of `units` units. */
 static enum kvt_status reserve(struct kvt_extents *e, uint32_t units)
 {
 	uint64_t bytes = ((uint64_t)units / 2 + 1) * sizeof(struct node);
@@ -96,7 +97,8 @@ static void tree_add(struct kvt_extents *e, struct kvt_extent run)
 	e->nodes[made].run = run;
 	left = &e->nodes[made].left;
 	right = &e->nodes[made].right;
-	while (at != NONE) { /* the former subtree is divided between both sides */
+	/* the former subtree is divided between the two sides of the new node */
+	while (at != NONE) {
 		if (is_before(e->nodes[at].run, run)) {
 			*left = at;
 			left = &e->nodes[at].right;
@@ -204,7 +206,7 @@ void kvt_extents_destroy(struct kvt_extents *e)
 	free(e);
 }
 
-/* Returns how many of the longest runs together hold `units`. 0: more than `most`. */
+/* Returns how many of the longest runs together have `units` units. 0: more than `most`. */
 static uint32_t pieces_for(const struct kvt_extents *e, uint32_t units, uint32_t most)
 {
 	struct kvt_extent run = {.first = NONE, .count = NONE};

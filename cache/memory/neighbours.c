@@ -1,9 +1,10 @@
 /*
- * neighbours.c - a file of records, one for each open cache of a user on this machine.
+ * neighbours.c - a file with a record for each open cache of a user on this machine.
  *
- * A record's owner holds a lock on its bytes (an open file description's, which ends with the last process that has
- * it), so that a record without a lock is free, whatever its contents. One more lock, far beyond the records, makes the
- * look and the entry one step: two caches that open at once do not both count the same memory as free.
+ * A record's owner holds a lock on its bytes (of an open file description, so that it ends with the
+ * last process that has the file open). A record without a lock is free, whatever its contents. One
+ * more lock, far beyond the records, covers reading the records and taking one: two caches that
+ * open at once do not both count the same memory as free.
  *
  * Impossible numbers count as 0.
  */
@@ -18,14 +19,14 @@
 #include "memory/own_file.h"
 
 #define SLOTS       1024
-#define GUARD       ((off_t)1 << 30) /* place of the common lock */
+#define GUARD       ((off_t)1 << 30) /* offset of the common lock */
 #define GUARD_TRIES 20
 #define PAUSE_NS    10000000
 #define MOST_BYTES  ((uint64_t)1 << 50)
 
 struct record {
 	uint64_t bytes, touched;
-	uint64_t engine; /* equal for all ranks of one engine */
+	uint64_t engine; /* the same number for all ranks of one engine */
 };
 
 static bool lock_at(int fd, off_t at, off_t len, short type)
@@ -50,7 +51,8 @@ static bool is_live(int fd, uint32_t slot)
 	return fcntl(fd, F_OFD_GETLK, &lock) == 0 && lock.l_type != F_UNLCK;
 }
 
-/* Identifies an engine: its ranks are children of one session, and have the same number of siblings. */
+/* Returns a number for an engine: its ranks are processes of one session, and have the same number
+ * of siblings. */
 static uint64_t engine_of(uint32_t ranks)
 {
 	return (uint64_t)getsid(0) << 32 | ranks;

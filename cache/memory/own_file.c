@@ -1,9 +1,9 @@
 /*
- * own_file.c - a user's side files in folders that all users write to.
+ * own_file.c - opens a user's side files in folders that all users write to.
  *
- * In a folder with the sticky bit (/dev/shm, /tmp) other users can create a name first, but neither
- * replace nor rename this user's entries: so this file checks the folder once, and paths below it
- * stay unchanged.
+ * In a folder with the sticky bit (/dev/shm, /tmp) other users can create a name first, but can
+ * neither replace nor rename this user's entries: so this file checks the folder once, and paths
+ * below it stay unchanged.
  */
 #include "memory/own_file.h"
 
@@ -20,7 +20,8 @@ static bool cannot(const char *path, char why[KVT_REASON_BYTES])
 	return false;
 }
 
-/* `kind`: S_IFDIR or S_IFREG. */
+/* Returns whether the entry is of this kind (S_IFDIR or S_IFREG), belongs to this user, and admits
+ * no other. */
 static bool is_own(const char *path, const struct stat *st, mode_t kind, char why[KVT_REASON_BYTES])
 {
 	if ((st->st_mode & S_IFMT) != kind)
@@ -59,7 +60,7 @@ int kvt_own_file(const char *path, char why[KVT_REASON_BYTES])
 	struct stat st;
 
 	if (fd < 0 && lstat(path, &st) == 0 && !is_own(path, &st, S_IFREG, why))
-		return -1; /* the cause rather than its consequence */
+		return -1; /* `why` already has the cause */
 	if (fd < 0 || fstat(fd, &st) != 0)
 		(void)cannot(path, why);
 	else if (is_own(path, &st, S_IFREG, why))

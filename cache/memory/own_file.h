@@ -1,5 +1,6 @@
 /*
- * own_file.h - a user's side files in folders that all users write to: PARENT/kvtier-UID/NAME.
+ * own_file.h - opens a user's side files, PARENT/kvtier-UID/NAME, in folders that all users write
+ * to.
  *
  * The folder has mode 0700. Folder and files must belong to the user and admit no other user;
  * otherwise kvtier does not use them, and `why` (KVT_REASON_BYTES) names the path and a remedy.

@@ -1,17 +1,18 @@
 /*
  * sizing.c - computes how much of a machine's memory and disk a cache takes.
  *
- * A cache takes half of the available memory: the other half is for the engine that loads its weights through the page
- * cache, for its buffers, and for neighbours that grow. Available is the memory that the kernel could give out without
- * swapping, or the room under the cgroup's limit, whichever is less: in a container the former is the whole host's.
+ * A cache takes half of the available memory: the other half is for the engine that loads its
+ * weights through the page cache, for its buffers, and for neighbours that grow. Available is the
+ * memory that the kernel could give out without swapping, or the room under the cgroup's limit,
+ * whichever is less: in a container the former is the whole host's.
  *
- * Ranks. R ranks of an engine that open one after another each take 1/(2R) of the memory that the first rank found: a
- * rank after S others finds (2R - S)/(2R) of that memory, and takes 1/(2R - S) of it. The same holds for shares other
- * than half. Later engines take half of the remaining memory in the same way, so that all together never take more than
- * there was.
+ * Ranks: each of the R ranks of an engine takes 1/(2R) of the memory that the first of them found.
+ * A rank that opens after S others finds (2R - S)/(2R) of that memory left, and takes 1/(2R - S) of
+ * it. The same holds for shares other than half. Later engines take half of the remaining memory in
+ * the same way, so that all together never take more than there was.
  *
- * A store that is opened again finds its own files on the disk. Their bytes count as free, or the store would shrink
- * with every restart.
+ * A store that is opened again finds its own files on the disk. Their bytes count as free, or the
+ * store would shrink with every restart.
  */
 #include "memory/sizing.h"
 
@@ -20,9 +21,10 @@
 
 #define MIB     ((uint64_t)1 << 20)
 #define UNKNOWN (256 * MIB) /* size if the machine cannot be measured */
-#define LEAST   (256 * MIB) /* part of the available memory that neighbours leave for an engine */
+/* part of the available memory that is left for an engine in any case */
+#define LEAST   (256 * MIB)
 
-/* Whole MiB, so that any page size divides it. */
+/* Rounds to whole MiB, so that any page size divides the result. */
 static uint64_t whole(uint64_t bytes)
 {
 	return bytes / MIB * MIB;
@@ -38,13 +40,14 @@ static uint32_t ranks_of(const struct kvt_machine *m)
 	return m->ranks > 1 ? m->ranks : 1;
 }
 
-/* Number of siblings that have taken their parts. */
+/* Returns how many siblings have taken their parts. */
 static uint32_t served(const struct kvt_machine *m)
 {
 	return m->siblings < ranks_of(m) ? m->siblings : ranks_of(m) - 1;
 }
 
-/* "half of 12.5 GiB of memory available, for 4 ranks; 2 other caches are open" */
+/* Writes the reason of a size, such as "half of 12.5 GiB of memory available, for 4 ranks; 2 other
+ * caches are open here". share: "half of"; of: bytes; what: which memory. */
 static void tell(const struct kvt_machine *m, char why[KVT_REASON_BYTES], const char *share,
 	uint64_t of, const char *what)
 {
@@ -57,7 +60,8 @@ static void tell(const struct kvt_machine *m, char why[KVT_REASON_BYTES], const 
 			m->others == 1 ? " is" : "s are");
 }
 
-/* One rank's part of `share` of the memory available before its siblings took theirs. *all: that memory. */
+/* Returns one rank's part of the share `share` of the memory that was available before its siblings
+ * took theirs. *all: that memory. */
 static uint64_t part_of(const struct kvt_machine *m, uint64_t available, double share, uint64_t *all)
 {
 	double part = (double)available * share / (ranks_of(m) - share * served(m));

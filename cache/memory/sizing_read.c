@@ -1,13 +1,15 @@
 /*
- * sizing_read.c - reads the resources of the machine or the container from /proc, /sys and the file systems.
+ * sizing_read.c - reads the resources of the machine or the container from /proc, /sys and the file
+ * systems.
  *
- * A cgroup is bounded by its own limit and by those of all its ancestors: the limit with the least room counts. Its use
- * includes file pages that the kernel drops under pressure; inactive ones are not counted. A container may show the
- * host's path in /proc/self/cgroup and its own group as the mount's root: the walk upwards skips missing folders, and
- * reads the root last. Under version 1 "no limit" is a number near 2^63.
+ * A cgroup is bounded by its own limit and by those of all its ancestors: the limit with the least
+ * room counts. Its use includes file pages that the kernel drops under pressure; inactive ones are
+ * not counted. A container may show the host's path in /proc/self/cgroup and its own group as the
+ * mount's root: the walk upwards skips missing folders, and reads the root last. Under version 1
+ * "no limit" is a number near 2^63.
  *
- * Unreadable numbers stay 0. The files are the kernel's, but a container may show others under the same names:
- * implausible numbers count as absent.
+ * Unreadable numbers stay 0. The files are the kernel's, but a container may show others under the
+ * same names: implausible numbers count as absent.
  */
 #include <ctype.h>
 #include <dirent.h>
@@ -23,8 +25,8 @@
 
 #define PATH_BYTES 4096
 #define NO_LIMIT   ((uint64_t)1 << 60)
-#define MOST_DEPTH 4     /* deepest folder of a store that is read */
-#define MOST_FILES 65536 /* most files that are read */
+#define MOST_DEPTH 4     /* depth to which the folder of a store is read */
+#define MOST_FILES 65536 /* limit of files that are counted */
 
 /* Joins two paths into `to`; false: too long. */
 static bool join(char to[PATH_BYTES], const char *a, const char *b, const char *c)
@@ -69,7 +71,7 @@ static bool read_number(const char *path, uint64_t *out)
 	return good;
 }
 
-/* The number after `name` in a file of lines "name number"; 0: no such line. */
+/* Returns the number after `name` in a file of lines "name number"; 0: there is no such line. */
 static uint64_t read_field(const char *path, const char *name)
 {
 	size_t len = strlen(name);
@@ -113,7 +115,7 @@ struct cgroup_files {
 	const char *mount;
 	const char *limit;
 	const char *used;
-	const char *droppable; /* a field of memory.stat */
+	const char *droppable; /* field of memory.stat with bytes that the kernel can drop */
 };
 
 static const struct cgroup_files version_2 = {
@@ -121,7 +123,7 @@ static const struct cgroup_files version_2 = {
 static const struct cgroup_files version_1 = {"/sys/fs/cgroup/memory", "/memory.limit_in_bytes",
 	"/memory.usage_in_bytes", "total_inactive_file"};
 
-/* Takes the limit of one group if it leaves less room than the limits before. */
+/* Takes the limit of one group if it leaves less room than the limits read before. */
 static void read_group(const char *folder, const struct cgroup_files *files, struct kvt_machine *m)
 {
 	uint64_t limit, used = 0, droppable;
@@ -201,7 +203,7 @@ static void read_space(const char *path, uint64_t *total, uint64_t *free_bytes)
 	*free_bytes = times(fs.f_bavail, fs.f_frsize);
 }
 
-/* Blocks of the files below a folder. */
+/* Returns the blocks of the files below a folder. */
 static uint64_t blocks_under(const char *folder, int depth, uint32_t *files)
 {
 	DIR *dir = opendir(folder);
@@ -235,7 +237,8 @@ uint64_t kvt_folder_bytes(const char *folder)
 	return blocks_under(folder, 0, &files);
 }
 
-/* Reads the file system of a folder; a missing folder lies on its nearest parent's disk. */
+/* Reads the file system of a folder; if the folder is missing, that of its nearest existing
+ * parent. */
 static void read_disk(const char *folder, struct kvt_machine *m)
 {
 	char path[PATH_BYTES];

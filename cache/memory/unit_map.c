@@ -1,5 +1,5 @@
 /*
- * unit_map.c - setting ranges level by level, searching up and down again.
+ * unit_map.c - sets ranges level by level, and searches up and down again.
  *
  * A search reads the rest of its word; without a set bit it goes up a level and reads the following
  * words, and from a set summary bit it goes down to the first (or last) set bit below. The
@@ -70,7 +70,7 @@ enum kvt_status kvt_unit_map_grow(struct kvt_unit_map *m, uint32_t count)
 	return KVT_OK;
 }
 
-/* Bits [first, end) of one word. */
+/* Returns a mask of the bits [first, end) of one word. */
 static uint64_t mask_of(uint32_t first, uint32_t end)
 {
 	uint64_t below_end = end == WORD_BITS ? UINT64_MAX : (UINT64_C(1) << end) - 1;
@@ -78,7 +78,7 @@ static uint64_t mask_of(uint32_t first, uint32_t end)
 	return below_end & ~((UINT64_C(1) << first) - 1);
 }
 
-/* Part of [first, last] that lies in word w. */
+/* Returns a mask of that part of [first, last] that lies in word w. */
 static uint64_t mask_in(uint64_t w, uint32_t first, uint32_t last)
 {
 	uint32_t from = w == first / WORD_BITS ? first % WORD_BITS : 0;
@@ -112,7 +112,7 @@ void kvt_unit_map_clear(struct kvt_unit_map *m, uint32_t first, uint32_t end)
 			words[w] &= ~mask_in(w, first, last);
 		first /= WORD_BITS;
 		last /= WORD_BITS;
-		/* The words at both ends may keep other bits; those between are zero. */
+		/* The words at both ends may keep other bits; those between become zero. */
 		if (words[first] != 0) {
 			if (first == last)
 				return;
@@ -177,7 +177,7 @@ uint32_t kvt_unit_map_next(const struct kvt_unit_map *m, uint32_t from)
 
 uint32_t kvt_unit_map_after_last(const struct kvt_unit_map *m, uint32_t before)
 {
-	uint64_t end = before; /* end of the bits in question, in this level */
+	uint64_t end = before; /* end of the bits that are searched in this level */
 	uint64_t at;
 	uint32_t level = 0;
 

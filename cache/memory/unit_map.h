@@ -1,8 +1,9 @@
 /*
  * unit_map.h - a bit for each unit of a space, with summaries that find the next set bit.
  *
- * Level 0 has a bit per unit; a bit of a level above says that some bit of one word of 64 below is set, so that a
- * search looks at two words of each level however far the next set bit is. Costs 1.02 bits per unit. Not thread-safe.
+ * Level 0 has a bit per unit; a bit of a level above says that some bit of one word of 64 below is
+ * set, so that a search looks at two words of each level however far the next set bit is. Costs
+ * 1.02 bits per unit. Not thread-safe.
  */
 #ifndef KVT_UNIT_MAP_H
 #define KVT_UNIT_MAP_H
@@ -16,7 +17,7 @@
 
 struct kvt_unit_map {
 	uint32_t count; /* units */
-	uint32_t levels; /* the last one has one word; 0 if there are no units */
+	uint32_t levels; /* the last level has one word; 0 if there are no units */
 	uint64_t *words[KVT_UNIT_MAP_LEVELS]; /* owned */
 };
 
@@ -24,18 +25,19 @@ struct kvt_unit_map {
 enum kvt_status kvt_unit_map_init(struct kvt_unit_map *m, uint32_t count) KVT_MUST_CHECK;
 void kvt_unit_map_finish(struct kvt_unit_map *m);
 
-/* Grows the map to `count` units, the new ones clear; not fewer than before. */
+/* Grows the map to `count` units, of which the new ones are clear; not fewer than before. */
 enum kvt_status kvt_unit_map_grow(struct kvt_unit_map *m, uint32_t count) KVT_MUST_CHECK;
 
-/* Sets, or clears, [first, end), which is not empty and inside of the map. */
+/* Sets, or clears, the range [first, end), which must not be empty and must be inside of the
+ * map. */
 void kvt_unit_map_set(struct kvt_unit_map *m, uint32_t first, uint32_t end);
 void kvt_unit_map_clear(struct kvt_unit_map *m, uint32_t first, uint32_t end);
 bool kvt_unit_map_all_set(const struct kvt_unit_map *m, uint32_t first, uint32_t end);
 
-/* First set unit at or after `from`, else the count. */
+/* Returns the first set unit at or after `from`, or else the count. */
 uint32_t kvt_unit_map_next(const struct kvt_unit_map *m, uint32_t from);
 
-/* The last set unit before `before`, plus one; else 0. */
+/* Returns the last set unit before `before`, plus one; or else 0. */
 uint32_t kvt_unit_map_after_last(const struct kvt_unit_map *m, uint32_t before);
 
 uint64_t kvt_unit_map_bytes(const struct kvt_unit_map *m); /* memory */

@@ -1,6 +1,6 @@
 /*
- * check_l2.c - the shared tier's settings against each other and against this machine's files. The check does not
- * connect to the server, which the checking machine may not reach.
+ * check_l2.c - checks the shared tier's settings against each other and against files of this
+ * machine. The check does not connect to the server, which the checking machine may not reach.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -19,7 +19,7 @@ static bool is_set(const char *text)
 	return text != NULL && text[0] != '\0';
 }
 
-/* `in`: the text before the key, "" or "cache.". */
+/* Prints a warning. in: the text before the key, "" or "cache.". */
 static size_t warn(const char *in, const char *key, const char *text)
 {
 	fprintf(stderr, "%s%s: %s\n", in, key, text);
@@ -63,7 +63,7 @@ static size_t check_segment(const char *in, const char *key, const char *segment
 	return warn(in, key, text);
 }
 
-/* Checks the node's daemon: `auto` may find none. */
+/* Checks the settings for the node's daemon; with `auto` there may be no daemon. */
 static size_t check_node(const char *in, const struct kvt_config *config)
 {
 	size_t count = 0;

@@ -1,5 +1,5 @@
 /*
- * reader.c - see reader.h.
+ * reader.c - reads a YAML text into a configuration of the cache or of kvtierd.
  */
 #include "options/reader.h"
 

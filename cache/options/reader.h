@@ -1,9 +1,9 @@
 /*
  * reader.h - reads a YAML text into a configuration of the cache or of kvtierd.
  *
- * Both have in common, beyond the walk (settings/walk.h): a list owns the texts, since a default's
- * text is static and the struct cannot own it; the report is a text; and a lack of memory leaves
- * the caller's struct unchanged, since the reader works on a copy.
+ * Besides the walk over the keys (settings/walk.h) both need this: a list owns the texts, since a
+ * default's text is static and the struct cannot own it; the report is a text; and if memory runs
+ * out the caller's struct stays unchanged, since the reader works on a copy.
  */
 #ifndef KVT_READER_H
 #define KVT_READER_H
@@ -11,9 +11,9 @@
 #include "options/setting.h"
 #include "settings/walk.h"
 
-/* One pass over one text. The caller sets the first block. */
+/* The reading of one text. The caller sets the first block of members. */
 struct kvt_reader {
-	/* schema, values, list; its hooks get the reader, so this member comes first */
+	/* schema, values, list; first member, since its hooks get the reader */
 	struct kvw_walk walk;
 	const void *before;   /* the struct that `values` is a copy of */
 	/* Checks rules between keys: reports a violation and gives the key another value. */
@@ -31,8 +31,8 @@ enum kvt_status kvt_reader_run(struct kvt_reader *reader, const char *name, cons
 
 void kvt_config_texts_free(struct kvt_config_texts *texts); /* NULL is allowed */
 
-/* Checks the rules between the keys of settings.def, which stand in the schema from `first` on:
- * reports a violation and takes the value from `before`. */
+/* Checks the rules between the keys of settings.def, which begin in the schema at `first`: reports
+ * a violation, and takes the value from `before` instead. */
 void kvt_reader_cache_rules(struct kvt_reader *reader, size_t first, struct kvt_config *now,
 	const struct kvt_config *before);
 

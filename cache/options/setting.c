@@ -34,7 +34,7 @@ const struct kvw_schema kvt_cache_settings = {
 	.wording = KVW_WORDING_BRIEF,
 };
 
-/* A key's type is its member's C type. */
+/* The C type of a key's member decides how its value is read. */
 #define KVT_C_TYPE(name, c_type) typedef c_type kvt_c_type_##name;
 KVT_SETTING_TYPES(KVT_C_TYPE)
 #undef KVT_C_TYPE
@@ -61,7 +61,7 @@ enum kvw_err kvt_setting_parse(const struct kvw_key *setting, struct kvw_slice t
 	return kvw_key_parse(&kvt_cache_settings, setting, text, out, fault);
 }
 
-/* The tables' texts are static: a default needs no memory. */
+/* The tables' texts are static, so that a default needs no memory. */
 void kvt_setting_set_default(const struct kvw_key *setting, void *values)
 {
 	union kvw_value value = {0};

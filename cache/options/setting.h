@@ -10,7 +10,7 @@
 #include "kvtier/kvtier.h"
 #include "settings/key.h"
 
-#define KVT_SETTINGS_MAX_BYTES (1u << 20) /* most bytes of one YAML text */
+#define KVT_SETTINGS_MAX_BYTES (1u << 20) /* limit of bytes in one YAML text */
 #define KVT_SETTING_PRINT      KVW_KEY_PRINT
 
 /* Types of src/common/settings (settings/types.h); the others are in setting_types.c. */
@@ -72,17 +72,17 @@ extern const struct kvw_key kvt_settings[KVT_SETTING_COUNT];
 extern const struct kvw_section kvt_setting_sections[KVT_SETTING_SECTION_COUNT];
 extern const struct kvw_schema kvt_cache_settings; /* both */
 
-/* A text that kvt_config_read made; freed with its configuration. */
+/* A text that kvt_config_read allocated; freed with its configuration. */
 struct kvt_config_texts {
 	struct kvt_config_texts *next;
 	char *text; /* owned */
 };
 
-/* Index by full path, or the count if there is no such key. */
+/* Returns the index of a key by its full path; the number of keys: there is no such key. */
 size_t kvt_setting_find(const char *path);
 size_t kvt_setting_find_section(const char *path);
 
-/* kvw_key_parse for a key of this table. */
+/* Parses a value like kvw_key_parse, for a key of this table. */
 enum kvw_err kvt_setting_parse(const struct kvw_key *setting, struct kvw_slice text,
 	union kvw_value *out, struct kvw_fault *fault) KVW_MUST_CHECK;
 
@@ -97,7 +97,7 @@ void kvt_setting_show(
 /* Writes the default into the member; a text's default is static. */
 void kvt_setting_set_default(const struct kvw_key *setting, void *values);
 
-/* Returns whether YAML could have given a C caller's value. */
+/* Returns whether a C caller's value is one that YAML could have given. */
 bool kvt_setting_holds(
 	const struct kvw_key *setting, const struct kvt_config *config, struct kvw_fault *fault);
 

@@ -1,6 +1,6 @@
 /*
- * setting_types.c - types that only the cache and its daemon have: words, backings, URLs of shared
- * tiers, ZeroMQ addresses, fingerprints. src/common/settings has the numbers.
+ * setting_types.c - the types that only settings of the cache and its daemon have: words, backings,
+ * URLs of shared tiers, ZeroMQ addresses, fingerprints. Numbers are in src/common/settings.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -17,7 +17,8 @@
 
 /* --- texts ------------------------------------------------------------------------------------ */
 
-/* C0, DEL and C1, the separators that YAML takes for ends of lines, and the byte order mark. */
+/* Returns whether a character is in C0, DEL or C1, is one that YAML takes for the end of a line, or
+ * is the byte order mark. */
 static bool is_control(const unsigned char *c)
 {
 	return c[0] < 0x20 || c[0] == 0x7F || (c[0] == 0xC2 && c[1] >= 0x80 && c[1] < 0xA0) ||
@@ -30,7 +31,7 @@ static enum kvw_err parse_text(const struct kvw_type *type, struct kvw_slice tex
 {
 	(void)type, (void)names, (void)fault;
 	for (size_t i = 0; i < text.len; i++)
-		if (is_control((const unsigned char *)text.data + i)) /* a NUL ends the text */
+		if (is_control((const unsigned char *)text.data + i)) /* a NUL would end the text */
 			return KVW_EINVAL;
 	return text.len > TEXT_MOST ? KVW_EINVAL : kvw_text_copy(text, out);
 }
@@ -41,7 +42,8 @@ static bool is_name_character(char c)
 	       c == '.' || c == '_' || c == '-';
 }
 
-/* Checks the text after "shm:". Not "." or "..": the name becomes a file of /dev/shm. */
+/* Checks the text after "shm:". "." and ".." are refused, since the name becomes a file of
+ * /dev/shm. */
 static bool is_segment_name(struct kvw_slice name)
 {
 	if (name.len == 0 || name.len > SHM_NAME_MOST || name.data[0] == '.')
@@ -63,7 +65,7 @@ static enum kvw_err parse_backing(const struct kvw_type *type, struct kvw_slice 
 			return KVW_EINVAL;
 		return kvw_text_copy(text, out);
 	}
-	/* only for programs, not for files */
+	/* allowed for programs, not in files */
 	if (text.len > 3 && memcmp(text.data, "fd:", 3) == 0) {
 		for (size_t i = 3; i < text.len; i++)
 			if (text.data[i] < '0' || text.data[i] > '9' || text.len > 12)
@@ -73,7 +75,7 @@ static enum kvw_err parse_backing(const struct kvw_type *type, struct kvw_slice 
 	return kvw_word_parse(type, text, names, out, fault);
 }
 
-/* tcp://HOST:PORT or ipc:///PATH. */
+/* Checks for tcp://HOST:PORT or ipc:///PATH. */
 static bool is_endpoint(struct kvw_slice text)
 {
 	const char *colon;
@@ -121,7 +123,7 @@ static enum kvw_err parse_l2_url(const struct kvw_type *type, struct kvw_slice t
 	if (err != KVW_OK || text.len == 0)
 		return err;
 	expected = kvt_l2_url_parse(out->text, &url);
-	OPENSSL_cleanse(&url, sizeof(url)); /* the URL may hold a password */
+	OPENSSL_cleanse(&url, sizeof(url)); /* since the URL may contain a password */
 	if (expected == NULL)
 		return KVW_OK;
 	free(out->text);
@@ -133,7 +135,7 @@ static enum kvw_err parse_l2_url(const struct kvw_type *type, struct kvw_slice t
 
 /* --- types of programs ------------------------------------------------------------------------ */
 
-/* HOST:PORT, or nothing. */
+/* Parses HOST:PORT, or nothing. */
 static enum kvw_err parse_address(const struct kvw_type *type, struct kvw_slice text,
 	const char *const *names, union kvw_value *out, struct kvw_fault *fault)
 {
@@ -151,7 +153,7 @@ static enum kvw_err parse_segment(const struct kvw_type *type, struct kvw_slice 
 	return is_segment_name(text) ? kvw_text_copy(text, out) : KVW_EINVAL;
 }
 
-/* A host's name or address; "*" stands for all of this machine's. */
+/* Parses a host's name or address; "*" stands for all addresses of this machine. */
 static enum kvw_err parse_host(const struct kvw_type *type, struct kvw_slice text,
 	const char *const *names, union kvw_value *out, struct kvw_fault *fault)
 {
@@ -165,7 +167,7 @@ static enum kvw_err parse_host(const struct kvw_type *type, struct kvw_slice tex
 	return kvw_text_copy(text, out);
 }
 
-/* Ports with commas between them. */
+/* Parses ports separated by commas. */
 static enum kvw_err parse_ports(const struct kvw_type *type, struct kvw_slice text,
 	const char *const *names, union kvw_value *out, struct kvw_fault *fault)
 {
@@ -193,8 +195,8 @@ static enum kvw_err parse_ports(const struct kvw_type *type, struct kvw_slice te
 	return kvw_text_copy(text, out);
 }
 
-/* Reads 64 bits as Python prints them: with a sign, or without. Copies them, so that the text ends
- * there. */
+/* Parses a 64-bit number as Python prints it, with or without a sign. Copies the text, so that it
+ * ends there. */
 static enum kvw_err parse_hash_number(const struct kvw_type *type, struct kvw_slice text,
 	const char *const *names, union kvw_value *out, struct kvw_fault *fault)
 {
@@ -255,7 +257,8 @@ static void print_fingerprint(
 {
 	size_t used = 0;
 
-	out[used++] = '"'; /* digits alone would be a number to other readers of YAML */
+	/* in quotes, since digits alone would be a number to other readers of YAML */
+	out[used++] = '"';
 	for (size_t i = 0; i < type->size && used + 4 < room; i++)
 		used += (size_t)snprintf(out + used, room - used, "%02x", value->bytes[i]);
 	out[used++] = '"';
@@ -302,7 +305,7 @@ const struct kvw_type kvt_setting_FINGERPRINT = {
 ENUM_TYPE(THREADS, "`own` or `caller`", {"own", KVT_THREADS_OWN}, {"caller", KVT_THREADS_CALLER});
 ENUM_TYPE(LEVEL, "`debug`, `info`, `warn` or `error`", {"debug", KVT_LOG_DEBUG},
 	{"info", KVT_LOG_INFO}, {"warn", KVT_LOG_WARN}, {"error", KVT_LOG_ERROR});
-/* Access to a file, as its mode. */
+/* Access to a file, as a mode. */
 ENUM_TYPE(ACCESS, "`owner`, `group` or `all`", {"owner", 0600}, {"group", 0660}, {"all", 0666});
 
 TEXT_TYPE(TEXT, "text", "text without control characters", parse_text, );

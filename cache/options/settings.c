@@ -1,8 +1,8 @@
 /*
- * settings.c - a configuration's beginning and end, and its check in kvt_open.
+ * settings.c - initializes, copies and frees a configuration, and checks it for kvt_open.
  *
- * The struct grows only at its end, so a caller compiled with an older header passes a shorter one:
- * all functions here work on a whole struct of this build and copy as much as the caller has.
+ * The struct grows only at its end, so that a caller compiled with an older header passes a shorter
+ * one: all functions here work on a whole struct of this build and copy as much as the caller has.
  */
 #include "options/settings.h"
 
@@ -33,8 +33,8 @@ void kvt_config_finish(struct kvt_config *config)
 			kvt_setting_set_default(&kvt_settings[i], config);
 }
 
-/* Returns whether a caller may have left a member out: 0 or NULL, which is no value of such a
- * key. */
+/* Returns whether a caller may have left a member out: its value is 0 or NULL, and the key has no
+ * such value. */
 static bool is_left_out(const struct kvw_key *setting, const struct kvt_config *config)
 {
 	static const unsigned char zeros[sizeof(union kvw_value)];

@@ -6,10 +6,10 @@
  * RECENT shows that RECENT was too small, and likewise for FREQUENT; `target` is the size that
  * RECENT should have. (Megiddo and Modha, FAST 2003.)
  *
- * Differences: only leaves go, so if no chunk of the queue whose turn it is may go, the other queue
- * gives one; sizes are units and not pages; room is made before the policy sees the new chunk, so
- * the tie rule for chunks that came back from FREQUENT's ghosts is left out. 20 bytes per entry,
- * every call O(1), ghosts for as much as the tier holds.
+ * Differences from the paper: only leaves are evicted, so that if no chunk of the queue whose turn
+ * it is may be evicted, one of the other queue is; sizes are units and not pages; room is made
+ * before the policy sees the new chunk, so the tie rule for chunks that came back from FREQUENT's
+ * ghosts is left out. 20 bytes per entry, every call O(1), ghosts for as much as the tier holds.
  */
 #include <stdlib.h>
 
@@ -57,7 +57,7 @@ static enum kvt_status arc_create(const struct kvt_policy_options *options, stru
 	return KVT_OK;
 }
 
-/* Gives a queue more room after a chunk came back from its ghosts. */
+/* Makes a queue's target larger after a chunk came back from its ghosts. */
 static void adapt(struct arc *arc, unsigned list, uint64_t units)
 {
 	const uint64_t mine = arc->ghosts.units[list] + units;
@@ -100,8 +100,8 @@ static void arc_removed(struct kvt_policy *p, uint32_t entry, bool evicted)
 		return;
 	kvt_ghosts_remember(&arc->ghosts, mark.queue, arc->queues.names[entry], mark.units, 0);
 
-	/* RECENT with its ghosts is at most the tier's capacity, all together at most twice
-	 * that. */
+	/* RECENT and its ghosts together have at most the tier's capacity, all queues and ghosts at
+	 * most twice that. */
 	const uint64_t recent = arc->queues.units[RECENT];
 	const uint64_t frequent = arc->queues.units[FREQUENT];
 

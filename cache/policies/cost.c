@@ -1,13 +1,14 @@
 /*
- * cost.c - the chunk that saves the least time per byte goes first (GDSF over leaves).
+ * cost.c - evicts the chunk that saves the least time per byte (GDSF over leaves).
  *
- * A chunk's worth is its uses times the time to compute it again, divided by its bytes; its key is the worth plus the
- * age of the tier at its last use, where the age is the key of the last victim. (Cherkasova, 1998.) Over all chunks
- * this order is a trap: the first chunks of a chain are the cheapest, would go first and would make all following
- * chunks useless. Over leaves it is not: a chain is given up from its end.
+ * A chunk's worth is its uses times the time to compute it again, divided by its bytes; its key is
+ * the worth plus the age of the tier at its last use, where the age is the key of the last victim.
+ * (Cherkasova, 1998.) Over all chunks this order would be wrong: the first chunks of a chain are
+ * the cheapest, would be evicted first, and all following chunks would be useless. Over leaves it
+ * is right: a chain is given up from its end.
  *
- * Computing times are only compared between entries. Where they are unknown (0) all chunks cost the same per byte, and
- * the policy is LFU with ageing. 22 bytes per entry, O(log n) per call.
+ * Computing times are only compared between entries. Where they are unknown (0) all chunks cost the
+ * same per byte, and the policy is LFU with ageing. 22 bytes per entry, O(log n) per call.
  */
 #include <stdlib.h>
 
@@ -22,9 +23,9 @@
 struct cost {
 	struct kvt_policy base;
 	struct kvt_entry_heap heap;
-	uint64_t age;   /* in the unit of keys */
+	uint64_t age;   /* the tier's age, in the unit of keys */
 	uint64_t own;   /* bytes of the arrays */
-	float *worth;   /* owned: by entry, worth of one use, in the unit of keys */
+	float *worth;   /* worth of one use, in the unit of keys, by entry; owned */
 	uint16_t *uses; /* owned: by entry */
 };
 
@@ -63,7 +64,8 @@ static enum kvt_status cost_create(
 	return KVT_OK;
 }
 
-/* Each call increases the tier's age by one smallest step, so that equals leave in the order of use. */
+/* Each call increases the tier's age by one smallest step, so that chunks of equal worth leave in
+ * the order of use. */
 static uint64_t key_of(struct cost *cost, uint32_t entry)
 {
 	const float worth = cost->worth[entry] * (float)cost->uses[entry];

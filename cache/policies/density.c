@@ -1,6 +1,6 @@
 /*
- * density.c - the chunk whose room promises the fewest uses goes first; the policy learns from the
- * chunks which ones promise uses.
+ * density.c - evicts the chunk from whose room the fewest uses are expected; the policy learns
+ * which chunks are used again.
  *
  * Chunks belong to eight classes: those used once, twice, three or four times, up to nine, more;
  * and those not used yet, by their parent: no parent (FRESH), a chunk that all prompts share
@@ -10,10 +10,10 @@
  * left, as long as ghosts remember them. The victim is the oldest leaf of the class whose oldest
  * chunk is worth least.
  *
- * So the policy is LRU where recency predicts best, LFU where frequency does, lets a flood of new
- * chunks pass through its own class like S3-FIFO and W-TinyLFU, and needs no configured share of
- * the tier for any of this. The ghost keeps the count of uses after an eviction: without ghosts the
- * policy is no better than LRU.
+ * So the policy is like LRU where recency predicts best, and like LFU where frequency does. Many
+ * new chunks pass through their own class, as with S3-FIFO and W-TinyLFU. No share of the tier need
+ * be configured. The ghost keeps the count of uses after an eviction: without ghosts the policy is
+ * no better than LRU.
  *
  * 24 bytes per entry, ghosts for up to four times as many names as entries; every call O(1), and
  * some microseconds each time an eighth of the capacity was inserted.
@@ -30,11 +30,11 @@ enum { FRESH, CONTINUED, POPULAR, USED_ONCE, USED_TWICE, USED_FEW, USED_SEVERAL,
 _Static_assert(USED_OFTEN + 1 == KVT_LIFE_CLASSES && KVT_LIFE_CLASSES <= KVT_QUEUES,
 	"each class is a queue");
 
-/* Without knowledge, more uses promise more. */
+/* Without knowledge, more past uses mean a higher weight. */
 static const float weights[KVT_LIFE_CLASSES] = {1, 1, 1, 2, 3, 4, 6, 8};
 
 #define POPULAR_USES 4 /* uses of a parent that many chains share */
-#define GHOSTS_EACH  4 /* names per entry, if memory for ghosts allows */
+#define GHOSTS_EACH  4 /* ghosts per entry, if memory for ghosts allows */
 
 struct density {
 	struct kvt_policy base;
@@ -42,10 +42,10 @@ struct density {
 	struct kvt_ghosts ghosts;
 	struct kvt_lives lives;
 	uint32_t entries;
-	uint32_t *began; /* owned: by entry, the epoch in which its life began */
+	uint32_t *began; /* epoch in which each entry's present life began; owned */
 };
 
-/* A ghost's note: epoch, class, uses. */
+/* A ghost's note has the epoch, the class and the number of uses. */
 #define NOTE_EPOCH_SHIFT 7
 #define NOTE_EPOCH_MOST  (UINT32_MAX >> NOTE_EPOCH_SHIFT)
 #define NOTE_CLASS_SHIFT 4
@@ -57,7 +57,8 @@ static uint32_t note_of(const struct density *d, uint32_t entry)
 	return d->began[entry] << NOTE_EPOCH_SHIFT | mark.queue << NOTE_CLASS_SHIFT | mark.uses;
 }
 
-/* Ends a life by its note, which has 25 bits of the epoch; the present epoch has the others. */
+/* Ends a life by its note, which has 25 bits of the epoch; the others are taken from the present
+ * epoch. */
 static void end_noted(struct density *d, uint32_t note, bool with_use)
 {
 	const uint32_t now = d->lives.epoch;
@@ -118,8 +119,8 @@ static unsigned class_of_uses(unsigned uses)
 	return uses < sizeof(classes) ? classes[uses] : USED_OFTEN;
 }
 
-/* Class of a chunk that was not used yet: by its parent's uses, or, if those are 0, the parent's
- * class. */
+/* Returns the class of a chunk that was not used yet: by its parent's uses, or, if those are 0, the
+ * parent's class. */
 static unsigned class_of_new(const struct density *d, uint32_t parent)
 {
 	struct kvt_mark mark;
@@ -214,7 +215,7 @@ static void density_memory(const struct kvt_policy *p, uint64_t *own, uint64_t *
 {
 	const struct density *d = (const struct density *)p;
 
-	/* the array `began` is a fifth of the others */
+	/* the array `began` has a fifth of the size of the others */
 	*own = sizeof(*d) + d->queues.own + d->queues.own / 5;
 	*ghosts = d->ghosts.bytes;
 }

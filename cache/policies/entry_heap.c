@@ -1,4 +1,4 @@
-/* entry_heap.c - see entry_heap.h */
+/* entry_heap.c - a heap of entries from which those that may not be evicted are set aside. */
 #include <stdlib.h>
 
 #include "policies/entry_heap.h"
@@ -99,7 +99,7 @@ void kvt_entry_heap_raise(struct kvt_entry_heap *heap, uint32_t entry, uint64_t 
 		sift_down(heap, heap->places[entry], entry);
 }
 
-/* Puts waiting entries back. */
+/* Puts entries that were set aside back. */
 static void come_back(struct kvt_entry_heap *heap)
 {
 	while (heap->waiting > 0) {
@@ -124,7 +124,8 @@ void kvt_entry_heap_remove(struct kvt_entry_heap *heap, uint32_t entry)
 		come_back(heap);
 }
 
-/* The last `count` waiting entries left the heap in the order of their keys, smallest first. */
+/* Exchanges the keys of the last `count` entries that were set aside; they left the heap in the
+ * order of their keys, smallest first. */
 static void exchange_keys(struct kvt_entry_heap *heap, uint32_t count)
 {
 	uint32_t *run = &heap->slots[heap->max - heap->waiting];
@@ -163,7 +164,7 @@ uint32_t kvt_entry_heap_victim(
 {
 	uint32_t victim = search(heap, may, self);
 
-	/* A waiting entry may be evictable by now. */
+	/* An entry that was set aside may be evictable by now. */
 	if (victim == KVT_NO_ENTRY && heap->waiting > 0) {
 		heap->departures = 0;
 		come_back(heap);

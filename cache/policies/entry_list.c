@@ -1,4 +1,4 @@
-/* entry_list.c - see entry_list.h */
+/* entry_list.c - lists of entries in order; see entry_list.h. */
 #include "policies/entry_list.h"
 
 void kvt_entry_list_add(struct kvt_entry_list *list, struct kvt_links *links, uint32_t entry)
@@ -41,7 +41,7 @@ static void postpone(
 	struct kvt_entry_list *list, struct kvt_links *links, uint32_t last, uint32_t count)
 {
 	uint32_t entry = list->oldest;
-	uint32_t place = links[last - 1].newer; /* the entry before which they will stand */
+	uint32_t place = links[last - 1].newer; /* the entry before which they will be */
 
 	list->oldest = place;
 	links[place - 1].older = 0;

@@ -1,8 +1,9 @@
 /*
- * fifo.c - the chunk inserted first goes first, whatever its uses.
+ * fifo.c - evicts the chunk that was inserted first, whatever its uses.
  *
- * The cheapest policy, equal to a ring of a log-structured store; on conversations it has three
- * quarters to nine tenths of LRU's hits. 8 bytes per entry, every call O(1).
+ * This is the cheapest policy, and behaves like the ring of a log-structured store; on
+ * conversations it has three quarters to nine tenths of LRU's hits. 8 bytes per entry, every call
+ * O(1).
  */
 #include <stdlib.h>
 

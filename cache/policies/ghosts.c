@@ -1,4 +1,4 @@
-/* ghosts.c - see ghosts.h */
+/* ghosts.c - names of evicted chunks, so that a policy recognises them when they come back. */
 #include <stdlib.h>
 
 #include "policies/ghosts.h"
@@ -6,12 +6,12 @@
 struct kvt_ghost {
 	uint64_t name;
 	uint32_t note;
-	uint32_t next; /* next slot + 1 in its chain of the table, or of the free slots */
+	uint32_t next; /* next slot + 1, in its chain of the table or among the free slots */
 	uint32_t units : 31;
 	uint32_t list : 1;
 };
 
-/* A slot with its links, and at most two places of the table. */
+/* Memory of a ghost: a slot with its links, and at most two places of the table. */
 #define GHOST_BYTES (sizeof(struct kvt_ghost) + sizeof(struct kvt_links) + 2 * sizeof(uint32_t))
 
 enum kvt_status kvt_ghosts_init(struct kvt_ghosts *g, uint64_t max_bytes, uint64_t wanted)
@@ -49,7 +49,7 @@ void kvt_ghosts_finish(struct kvt_ghosts *g)
 	*g = (struct kvt_ghosts){0};
 }
 
-/* Names are bits of a hash, or small numbers in a simulation. */
+/* Returns the chain of a name. Names are bits of a hash, or small numbers in a simulation. */
 static uint32_t *chain_of(struct kvt_ghosts *g, uint64_t name)
 {
 	return &g->table[(name * 0x9e3779b97f4a7c15u >> 32) & g->mask];

@@ -1,9 +1,10 @@
 /*
- * lfu.c - the least often used chunk goes first, with ageing (LFU-DA).
+ * lfu.c - evicts the least often used chunk, with ageing (LFU-DA).
  *
- * A chunk's key is its number of uses plus the age of the tier at its last use; the age is the key of the last victim.
- * So new chunks overtake a chunk that was popular long ago, which would otherwise stay for ever. Among equals the chunk
- * used longest ago goes. (Arlitt et al., 2000.)
+ * A chunk's key is its number of uses plus the age of the tier at its last use; the age is the key
+ * of the last victim. So new chunks overtake a chunk that was popular long ago, which would
+ * otherwise stay for ever. Among equals the chunk that was used longest ago is evicted. (Arlitt et
+ * al., 2000.)
  *
  * 20 bytes per entry, O(log n) per call.
  */
@@ -12,15 +13,18 @@
 #include "policies/entry_heap.h"
 #include "policies/policies.h"
 
-#define USE_SHIFT 40 /* a key: age plus uses above, the order of calls below */
+/* the upper bits of a key are age plus uses, the lower ones the order of calls */
+#define USE_SHIFT 40
 #define MOST_USES UINT16_MAX
 
 struct lfu {
 	struct kvt_policy base;
 	struct kvt_entry_heap heap;
-	uint64_t age; /* uses, in the unit of keys */
+	uint64_t age; /* the tier's age, in the unit of keys */
 	uint64_t
-		calls; /* below 1 << USE_SHIFT; wraps after years, and then misorders a few */
+		/* number of calls, below 1 << USE_SHIFT; it wraps after years, and then misorders a
+		 * few entries */
+		calls;
 	uint64_t own; /* bytes of the array */
 	uint16_t uses[];
 };

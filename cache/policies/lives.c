@@ -1,12 +1,12 @@
-/* lives.c - see lives.h */
+/* lives.c - keeps statistics of how long chunks wait until they are used again, and how often. */
 #include "policies/lives.h"
 
 #define STEPS       KVT_LIFE_STEPS
 #define FADING      0.98f  /* factor by which a count fades in each epoch */
-#define PRIOR_USE   0.1f   /* hazard at the age of one epoch, without knowledge */
-#define PRIOR_LIVES 0.008f /* weight of that hazard, per chunk in the tier */
+#define PRIOR_USE   0.1f   /* assumed hazard at the age of one epoch, while nothing is known */
+#define PRIOR_LIVES 0.008f /* weight of that assumption, per chunk in the tier */
 
-/* Ages 0 to 3 are steps of their own; then two steps an octave. */
+/* Ages 0 to 3 are steps of their own; then an octave has two steps. */
 static unsigned step_of(uint32_t age)
 {
 	unsigned octave;
@@ -21,13 +21,13 @@ static unsigned step_of(uint32_t age)
 
 _Static_assert(KVT_LIFE_EPOCHS == 128 && STEPS == 14, "four single ages and five octaves");
 
-/* Number of epochs in a step. */
+/* Returns the number of epochs in a step. */
 static float width_of(unsigned step)
 {
 	return step < 4 ? 1 : (float)(1u << (step - 4) / 2) * 2;
 }
 
-/* Chance of a use per epoch, by step. */
+/* Computes the chance of a use per epoch, for each step. */
 static void hazards(const struct kvt_lives *l, unsigned class_, float lives, float hazard[STEPS])
 {
 	float from = 0;
@@ -42,7 +42,8 @@ static void hazards(const struct kvt_lives *l, unsigned class_, float lives, flo
 	}
 }
 
-/* The best quotient of uses by epochs for a chunk that waits from the beginning of a step on. */
+/* Returns the best quotient of uses by epochs for a chunk that waits from the beginning of step
+ * `from` on. */
 static float best_wait(const float hazard[STEPS], unsigned from)
 {
 	float left = 1, uses = 0, epochs = 0, best = 0;
@@ -50,7 +51,7 @@ static float best_wait(const float hazard[STEPS], unsigned from)
 	for (unsigned s = from; s < STEPS; s++) {
 		const float width = width_of(s);
 		const float expected = hazard[s] * width;
-		const float stay = left / (1 + expected); /* chance of no use in this step */
+		const float stay = left / (1 + expected); /* chance that this step brings no use */
 
 		uses += left - stay;
 		epochs += stay * width;
@@ -91,7 +92,7 @@ static void end_epoch(struct kvt_lives *l)
 		for (uint32_t age = 0; age < KVT_LIFE_EPOCHS; age++)
 			l->stood[c][step_of(age)] +=
 				(float)l->open[c][(l->epoch - age) % KVT_LIFE_EPOCHS];
-		/* Lives that began KVT_LIFE_EPOCHS ago are given up. */
+		/* Lives that began KVT_LIFE_EPOCHS ago are no longer counted. */
 		l->open[c][(l->epoch + 1) % KVT_LIFE_EPOCHS] = 0;
 	}
 	l->epoch++;
@@ -102,7 +103,7 @@ void kvt_lives_pass(struct kvt_lives *l, uint64_t units, uint32_t entries)
 	l->passed += units;
 	if (l->passed < l->length)
 		return;
-	/* A jump by more epochs than are distinguished counts as that many. */
+	/* If more epochs have passed than are distinguished, only that many are counted. */
 	for (unsigned i = 0; i < KVT_LIFE_EPOCHS && l->passed >= l->length; i++) {
 		l->passed -= l->length;
 		end_epoch(l);

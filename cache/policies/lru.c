@@ -1,5 +1,5 @@
 /*
- * lru.c - the chunk used longest ago goes first.
+ * lru.c - evicts the chunk that was used longest ago.
  *
  * The other policies are measured against this one. 8 bytes per entry, every call O(1).
  */

@@ -1,4 +1,4 @@
-/* policies.h - the tables that policies.def names. */
+/* policies.h - declares the policies of policies.def. */
 #ifndef KVT_POLICIES_H
 #define KVT_POLICIES_H
 

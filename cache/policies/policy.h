@@ -6,10 +6,10 @@
  * All calls of one instance are made under its owner's lock; the order of the calls is its only
  * clock.
  *
- * Only leaves may go: `may` refuses a chunk with a cached child in the same tier, a pinned or a
- * leased one. A policy must bound the search past such entries: an entry's children are younger
- * than itself, and the owner reports uses of a chain deepest chunk first, so that the tail of an
- * LRU order is nearly always a leaf.
+ * Only leaves may be evicted: `may` refuses a chunk with a cached child in the same tier, and one
+ * that is pinned or leased. A policy must bound the search past such entries: an entry's children
+ * are younger than itself, and the owner reports uses of a chain deepest chunk first, so that the
+ * tail of an LRU order is nearly always a leaf.
  *
  * One policy = one file here and one line in policies.def.
  */
@@ -26,11 +26,12 @@
 
 struct kvt_policy_options {
 	uint32_t max_entries;
-	uint64_t capacity_bytes;  /* capacity of the tier; policies of several queues divide it */
-	uint64_t max_ghost_bytes; /* memory for names of evicted chunks */
+	/* capacity of the tier, which policies with several queues divide among them */
+	uint64_t capacity_bytes;
+	uint64_t max_ghost_bytes; /* limit of memory for names of evicted chunks */
 };
 
-/* The data of a new entry for a policy. */
+/* Data about a new entry, for a policy. */
 struct kvt_policy_item {
 	uint64_t name; /* 64 bits of the key, for ghosts and sketches */
 	uint64_t bytes;
@@ -51,20 +52,21 @@ struct kvt_policy_ops {
 		const struct kvt_policy_options *options, struct kvt_policy **out);
 	void (*added)(struct kvt_policy *p, uint32_t entry, const struct kvt_policy_item *item);
 	void (*used)(struct kvt_policy *p, uint32_t entry);
-	/* evicted: chosen by the policy; false: erased, expired or failed, no ghost */
+	/* Removes an entry. evicted: the policy had chosen it; false: erased, expired or failed,
+	 * and no ghost is kept */
 	void (*removed)(struct kvt_policy *p, uint32_t entry, bool evicted);
-	/* The next victim among the entries that may go, or KVT_NO_ENTRY. The entry stays until
-	 * removed(). */
+	/* Returns the next victim among the entries that may be evicted, or KVT_NO_ENTRY. The entry
+	 * stays until removed(). */
 	uint32_t (*victim)(
 		struct kvt_policy *p, bool (*may)(void *self, uint32_t entry), void *self);
-	/* Memory in bytes: *per entry arrays and sketches, *ghosts. */
+	/* Returns memory in bytes: *own of per-entry arrays and sketches, *ghosts of ghosts. */
 	void (*memory)(const struct kvt_policy *p, uint64_t *own, uint64_t *ghosts);
 	void (*destroy)(struct kvt_policy *p); /* NULL is allowed */
 };
 
-/* A policy by its name; "default" is one. NULL: no such policy. */
+/* Returns a policy by its name; "default" is one. NULL: there is no such policy. */
 const struct kvt_policy_ops *kvt_policy_named(const char *name);
-/* All names but "default", NULL-terminated, for messages. */
+/* Returns all names except "default", NULL-terminated, for messages. */
 const char *const *kvt_policy_names(void);
 
 #endif

@@ -1,4 +1,7 @@
-/* queues.c - see queues.h */
+/*
+ * queues.c - what policies with several queues share: entries on up to eight lists, and their
+ * sizes.
+ */
 #include <stdlib.h>
 
 #include "policies/queues.h"

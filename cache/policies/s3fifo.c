@@ -1,14 +1,14 @@
 /*
- * s3fifo.c - a small queue that lets one-hit chunks through, a main one, and ghosts.
+ * s3fifo.c - a small queue through which chunks with one use leave, a main queue, and ghosts.
  *
  * New chunks enter SMALL, a tenth of the tier; from there chunks used at least twice go on to MAIN
  * and the others out, remembered as ghosts; a chunk that comes back while its ghost is remembered
  * enters MAIN at once. MAIN is a clock: a used chunk gets another round for each use, up to three.
  * (Yang et al., SOSP 2023.)
  *
- * Differences: only leaves go; sizes are units; at most SWEEP chunks change their place in one
- * call, after which the oldest chunk that may go is the victim, so that a call's length is bounded.
- * 20 bytes per entry, ghosts for as much as MAIN holds.
+ * Differences from the paper: only leaves are evicted; sizes are units; at most SWEEP chunks change
+ * their place in one call, after which the oldest chunk that may go is the victim, so that a call's
+ * length is bounded. 20 bytes per entry, ghosts for as much as MAIN holds.
  */
 #include <stdlib.h>
 
@@ -18,8 +18,8 @@
 
 enum { SMALL, MAIN };
 
-#define SMALL_PARTS 10 /* SMALL is one part of this many */
-#define MOVE_USES   2  /* uses in SMALL that earn a place in MAIN */
+#define SMALL_PARTS 10 /* SMALL gets one part in this many of the tier */
+#define MOVE_USES   2  /* uses in SMALL after which a chunk moves to MAIN */
 #define MOST_USES   3
 #define SWEEP       16
 
@@ -90,7 +90,7 @@ static void s3fifo_removed(struct kvt_policy *p, uint32_t entry, bool evicted)
 	kvt_ghosts_trim(&s3->ghosts, 0, s3->queues.capacity - s3->queues.capacity / SMALL_PARTS);
 }
 
-/* Returns whether the entry has earned a longer stay, which then begins. */
+/* Returns whether the entry has earned another round, which then begins. */
 static bool stays(struct s3fifo *s3, uint32_t entry)
 {
 	struct kvt_mark *mark = &s3->queues.marks[entry];

@@ -1,4 +1,6 @@
-/* sketch.c - see sketch.h */
+/*
+ * sketch.c - estimates how often a name was seen lately, in at most 4 bytes per entry of the tier.
+ */
 #include <stdlib.h>
 
 #include "policies/sketch.h"
@@ -32,7 +34,7 @@ static uint64_t mixed(uint64_t x)
 	return x ^ x >> 32;
 }
 
-/* Row r keeps counters 4r to 4r + 3 of every word. Returns the counter's bit in its word. */
+/* Returns the counter's bit in its word. Row r has the counters 4r to 4r + 3 of every word. */
 static unsigned counter_of(const struct kvt_sketch *s, uint64_t hash, unsigned row, uint64_t *word)
 {
 	const uint64_t own = mixed(hash + row * 0x9e3779b97f4a7c15u);

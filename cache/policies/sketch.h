@@ -14,8 +14,8 @@
 
 struct kvt_sketch {
 	uint64_t *words; /* owned; 16 counters each */
-	uint64_t mask;   /* of words */
-	uint64_t seen;   /* sightings since the last halving */
+	uint64_t mask;   /* mask of the words */
+	uint64_t seen;   /* number of sightings since the last halving */
 	uint64_t period;
 	uint64_t bytes; /* allocated */
 };

@@ -6,12 +6,12 @@
  * winner from WINDOW moves to the main part. The main part is PROBATION and, for chunks used there,
  * PROTECTED, four fifths of it. (Einziger, Friedman and Manes, ACM TOS 2017.)
  *
- * Differences: only leaves go, and inner chunks follow theirs; sizes are units; a chunk's
- * popularity counts its insertion and its uses. Room is made for whole prompts at a time, so
- * WINDOW, meant to be a hundredth of the tier, is as large as the prompts under way if that is
- * more. The policy is strong where few chunks are used often, and weak on conversations, whose
- * chunks are used a second time only after they had to compete. 24 bytes per entry with the sketch,
- * no ghosts.
+ * Differences from the paper: only leaves are evicted, and inner chunks follow their leaves; sizes
+ * are units; a chunk's popularity counts its insertion and its uses. Room is made for whole prompts
+ * at a time, so WINDOW, meant to be a hundredth of the tier, is as large as the prompts under way
+ * if that is more. The policy is strong where few chunks are used often, and weak on conversations,
+ * whose chunks are used a second time only after they had to compete. 24 bytes per entry with the
+ * sketch, no ghosts.
  */
 #include <stdlib.h>
 
@@ -21,9 +21,9 @@
 
 enum { WINDOW, PROBATION, PROTECTED };
 
-#define WINDOW_PARTS 100 /* WINDOW is one part of this many */
+#define WINDOW_PARTS 100 /* WINDOW gets one part in this many of the tier */
 #define INNER_MOST   4
-#define FREE_PARTS   16 /* no chunk has to compete while more than one part in this many is free */
+#define FREE_PARTS   16 /* no chunk has to compete while at least one part in this many is free */
 
 struct wtinylfu {
 	struct kvt_policy base;
@@ -95,8 +95,8 @@ static void wtinylfu_removed(struct kvt_policy *p, uint32_t entry, bool evicted)
 	kvt_queues_remove(&((struct wtinylfu *)p)->queues, entry);
 }
 
-/* Inner chunks cannot compete, so they follow their leaves: the oldest of WINDOW move to the main
- * part if they were seen before. At most a few per call. */
+/* Inner chunks cannot be evicted before their leaves, so they do not compete for the main part: the
+ * oldest in WINDOW move there if they were used before, at most a few per call. */
 static void let_inner_pass(struct wtinylfu *w, bool (*may)(void *self, uint32_t entry), void *self)
 {
 	for (unsigned i = 0; i < INNER_MOST && w->queues.units[WINDOW] > w->window; i++) {

@@ -26,7 +26,7 @@ void kvt_crypto_finish(struct kvt_crypto *c);
 
 enum kvt_status kvt_crypto_random(void *out, size_t bytes) KVT_MUST_CHECK;
 
-/* HKDF of a key with a salt; `info` names the purpose of the result. */
+/* Computes HKDF of a key with a salt; `info` says for which purpose the result is. */
 enum kvt_status kvt_crypto_subkey(const struct kvt_crypto *c, const uint8_t key[KVT_CRYPTO_KEY],
 	const uint8_t salt[KVT_CRYPTO_SALT], const char *info,
 	uint8_t out[KVT_CRYPTO_KEY]) KVT_MUST_CHECK;
@@ -39,11 +39,11 @@ struct kvt_crypto_message {
 	const uint8_t *from;
 	uint8_t *to;
 	size_t bytes;
-	uint8_t *tag; /* written by seal, checked by open */
+	uint8_t *tag; /* seal writes it, open checks it */
 };
 enum kvt_status kvt_crypto_seal(
 	const struct kvt_crypto *c, const struct kvt_crypto_message *m) KVT_MUST_CHECK;
-/* KVT_ECORRUPT: not the sealed bytes; `to` is wiped. */
+/* KVT_ECORRUPT: these are not the bytes that were sealed; `to` is overwritten with zeros. */
 enum kvt_status kvt_crypto_open(
 	const struct kvt_crypto *c, const struct kvt_crypto_message *m) KVT_MUST_CHECK;
 

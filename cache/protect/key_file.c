@@ -1,8 +1,9 @@
 /*
- * key_file.c - the file of master keys.
+ * key_file.c - reads the file of master keys.
  *
- * The text is read into memory that is wiped and not dumped, and keys go from there to their slots without a copy on
- * the heap. The check takes the permissions of the open file, so that no other file can be read than the checked one.
+ * The text is read into memory that is wiped and not dumped, and keys go from there to their slots
+ * without a copy on the heap. The check takes the permissions of the open file, so that the file
+ * that is read is always the one that was checked.
  */
 #include "protect/key_file.h"
 
@@ -64,7 +65,7 @@ static bool read_hex(const char *text, size_t len, uint8_t key[KVT_SECRET_BYTES]
 	return true;
 }
 
-/* Reads 43 digits and one '=': 32 bytes. */
+/* Reads 43 digits and one '=', which are 32 bytes. */
 static bool read_base64(const char *text, size_t len, uint8_t key[KVT_SECRET_BYTES])
 {
 	size_t used;
@@ -82,7 +83,7 @@ static bool is_one_byte_repeated(const uint8_t key[KVT_SECRET_BYTES])
 	return true;
 }
 
-/* Inserts a key in order; false: no memory. Takes the key. */
+/* Inserts a key, in the order of ids; takes over the key. Returns false if memory is short. */
 static bool add_master(struct reading *r, uint32_t id, uint8_t *key)
 {
 	struct kvt_masters *m = &r->masters;
@@ -101,7 +102,7 @@ static bool add_master(struct reading *r, uint32_t id, uint8_t *key)
 	return true;
 }
 
-/* The mistake of a key that could be read, or NULL. */
+/* Returns the reason for which a key that could be read is refused, or NULL. */
 static const char *refuse_key(const struct reading *r, uint32_t id, const uint8_t *key)
 {
 	for (size_t i = 0; i < r->masters.count; i++) {
@@ -186,7 +187,7 @@ static void check_owner(struct reading *r, const struct stat *info)
 			"protect: keys: %s can be read by its group", r->path);
 }
 
-/* Reads up to `room` bytes. -1: errno. */
+/* Reads up to `room` bytes. Returns -1 on failure, with errno. */
 static ssize_t read_whole(int fd, char *buffer, size_t room)
 {
 	size_t used = 0;
@@ -235,7 +236,7 @@ static enum kvt_status read_open(struct reading *r, int fd)
 	if (fstat(fd, &info) != 0)
 		return KVT_EIO;
 	check_owner(r, &info);
-	if (r->mistakes > 0) /* a folder cannot be read, and a pipe may block for ever */
+	if (r->mistakes > 0) /* a folder cannot be read, and reading a pipe may never end */
 		return KVT_OK;
 	text = kvt_secret_map(FILE_MOST + 1);
 	if (text == NULL)

@@ -1,5 +1,5 @@
 /*
- * little_endian.h - numbers as bytes, the lowest first.
+ * little_endian.h - reads and writes numbers as bytes, the lowest first.
  */
 #ifndef KVT_LITTLE_ENDIAN_H
 #define KVT_LITTLE_ENDIAN_H

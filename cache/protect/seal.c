@@ -1,17 +1,17 @@
 /*
  * seal.c - seals and opens chunks, record by record.
  *
- * 	master keys (file, by id)
- * 	    |  wraps, by a salted subkey
- * 	tenant's key (random, one per tenant)
- * 	    |  HKDF with a random salt per process start
- * 	subkey ---- AES-256-GCM, nonce = 4 zero bytes and a counter of 8, one per record
+ *	master keys (file, by id)
+ *	    |  wraps, by a salted subkey
+ *	tenant's key (random, one per tenant)
+ *	    |  HKDF with a random salt per process start
+ *	subkey ---- AES-256-GCM, nonce = 4 zero bytes and a counter of 8, one per record
  *
  * Each start has its own subkey, since a counter can only be trusted as long as the process lives.
  * With a fresh 128-bit salt each start has keys of its own, so its counter may begin at 0; a crash
  * can lose everything but never repeat a pair of key and nonce. One atomic counter serves all
- * tenants. A forked child would repeat both, so the sealer refuses it (and the child finds its keys
- * wiped).
+ * tenants. A forked child would use both again, so the sealer refuses to work in it (and the child
+ * finds its keys wiped).
  *
  * Additional data of 144 bytes binds a record to its place; the salt and the first nonce are bound
  * because they decrypt it. Two records of a chunk cannot trade places, a record cannot be left out
@@ -37,22 +37,22 @@
 #include "protect/tenant_keys.h"
 
 #define FORMAT       1
-#define AAD_RECORD   140 /* offset of the record's number */
+#define AAD_RECORD   140 /* where the record's number is in the additional data */
 #define AAD_BYTES    (AAD_RECORD + 4)
 #define KEPT_SUBKEYS 32
 
-/* A subkey of an earlier start. */
+/* A subkey from an earlier start of a process. */
 struct kept_subkey {
 	uint64_t tenant_key_id; /* 0: free */
 	uint8_t salt[KVT_CRYPTO_SALT];
-	uint8_t *subkey; /* in the secrets; NULL until first used */
+	uint8_t *subkey; /* points into the secrets; NULL until it is first used */
 };
 
 struct kvt_sealer {
 	const struct kvt_surroundings *surroundings;
 	struct kvt_crypto crypto;
 	pid_t pid;
-	_Atomic uint64_t next_nonce; /* relaxed: only each value must be unique */
+	_Atomic uint64_t next_nonce; /* relaxed, because values need only be different */
 
 	pthread_mutex_t lock; /* guards all members below */
 	struct kvt_secrets secrets;
@@ -161,7 +161,7 @@ void kvt_seal_forget_tenant(struct kvt_sealer *s, const struct kvt_tenant *tenan
 
 /* --- subkeys ---------------------------------------------------------------------------------- */
 
-/* The subkey for sealing, and its entries in the header. */
+/* Finds the subkey for sealing, and sets the members of the header for it. */
 static enum kvt_status sealing_subkey(struct kvt_sealer *s, const struct kvt_tenant *tenant,
 	uint8_t out[KVT_CRYPTO_KEY], struct kvt_seal_header *header)
 {
@@ -203,7 +203,8 @@ static void keep(struct kvt_sealer *s, const struct kvt_seal_header *header,
 	memcpy(kept->subkey, subkey, KVT_CRYPTO_KEY);
 }
 
-/* The subkey that sealed a chunk. KVT_MISS: the tenant has no such key (any more). */
+/* Finds the subkey with which a chunk was sealed. KVT_MISS: the tenant does not have that key, or
+ * no longer. */
 static enum kvt_status opening_subkey(struct kvt_sealer *s, const struct kvt_tenant *tenant,
 	const struct kvt_seal_header *header, uint8_t out[KVT_CRYPTO_KEY])
 {
@@ -232,7 +233,8 @@ static enum kvt_status opening_subkey(struct kvt_sealer *s, const struct kvt_ten
 
 /* --- records ---------------------------------------------------------------------------------- */
 
-/* Writes all data to which a record is bound; the record's number is written last. */
+/* Writes the additional data to which a record is bound, all but its number, which is written for
+ * each record. */
 static void write_aad(const struct kvt_seal_place *place, const struct kvt_seal_header *header,
 	uint8_t aad[AAD_BYTES])
 {
@@ -254,7 +256,7 @@ static void write_aad(const struct kvt_seal_place *place, const struct kvt_seal_
 	at += sizeof(place->store_id);
 	kvt_put32(at, header->key_id);
 	kvt_put64(at + 4, header->tenant_key_id);
-	/* the chunk's length implies the number of records */
+	/* the number of records follows from the chunk's length */
 	kvt_put64(at + 12, place->bytes);
 }
 
@@ -265,7 +267,7 @@ struct cursor {
 	uint64_t offset; /* offset in the segment */
 };
 
-/* Returns up to `most` bytes in one piece. */
+/* Returns the next bytes that are in one piece, at most `most`. */
 static uint8_t *next_piece(struct cursor *c, uint64_t most, int *bytes)
 {
 	const struct kvt_segment *segment = &c->segments[c->index];
@@ -284,18 +286,20 @@ static uint8_t *next_piece(struct cursor *c, uint64_t most, int *bytes)
 	return at;
 }
 
-/* One chunk while it is sealed or opened. */
+/* A chunk that is being sealed or opened. */
 struct job {
 	EVP_CIPHER_CTX *ctx;
 	uint8_t aad[AAD_BYTES];
 	struct cursor plain;
-	uint8_t *sealed; /* the sealed bytes, read or written one record after another */
+	/* position in the sealed bytes, which are read or written record by record */
+	uint8_t *sealed;
 	uint64_t left;
 	uint64_t nonce;
 	uint32_t record;
 };
 
-/* Begins a record: nonce and additional data. Returns its length, 0: OpenSSL refused. */
+/* Begins a record: sets nonce and additional data. Returns the record's length; 0: OpenSSL
+ * refused. */
 static uint64_t begin_record(struct job *job)
 {
 	uint8_t iv[KVT_CRYPTO_IV] = {0};
@@ -352,13 +356,14 @@ static enum kvt_status open_record(struct job *job, const uint8_t tag[KVT_SEAL_T
 		job->sealed += piece;
 	}
 	end_record(job, bytes);
-	memcpy(expected, tag, sizeof(expected)); /* OpenSSL's parameter is not const */
+	/* copied because OpenSSL's parameter is not const */
+	memcpy(expected, tag, sizeof(expected));
 	if (EVP_CIPHER_CTX_ctrl(job->ctx, EVP_CTRL_AEAD_SET_TAG, KVT_SEAL_TAG_BYTES, expected) != 1)
 		return KVT_EIO;
 	return EVP_CipherFinal_ex(job->ctx, expected, &n) == 1 ? KVT_OK : KVT_ECORRUPT;
 }
 
-/* Returns whether the segments have enough room, and some bytes. */
+/* Returns whether the segments have room for `bytes`, which must not be 0. */
 static bool is_whole(const struct kvt_segment *segments, size_t count, uint64_t bytes)
 {
 	uint64_t room = 0;
@@ -383,7 +388,7 @@ static enum kvt_status begin_job(struct kvt_sealer *s, struct job *job, const ui
 	return KVT_EIO;
 }
 
-/* Frees the context, and leaves no OpenSSL error in this thread. */
+/* Frees the context, and removes OpenSSL's errors from this thread. */
 static void end_job(struct kvt_sealer *s, struct job *job, enum kvt_status status)
 {
 	EVP_CIPHER_CTX_free(job->ctx);
@@ -424,7 +429,8 @@ enum kvt_status kvt_seal(struct kvt_sealer *s, const struct kvt_seal_place *plac
 	return status;
 }
 
-/* Wipes bytes decrypted before a wrong tag, which must not be used. */
+/* Overwrites the bytes that were decrypted before a wrong tag was found, since they must not be
+ * used. */
 static void wipe(const struct kvt_segment *segments, size_t count, uint64_t bytes)
 {
 	for (size_t i = 0; i < count && bytes > 0; i++) {

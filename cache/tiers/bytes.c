@@ -1,8 +1,10 @@
 /*
- * bytes.c - self-checking blocks, headers of seals, hex; bytes.h gives each byte's place.
+ * bytes.c - checksums inside blocks, headers of seals, and hexadecimal text. bytes.h gives each
+ * byte's place.
  */
 #include <string.h>
-#define XXH_STATIC_LINKING_ONLY /* the state may lie on the stack, with the required alignment */
+/* the caller keeps the hash's state on the stack, with the required alignment */
+#define XXH_STATIC_LINKING_ONLY
 #include <xxhash.h>
 
 #include "tiers/bytes.h"

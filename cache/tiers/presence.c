@@ -25,24 +25,26 @@ struct answer {
 	struct kvt_key key;
 	struct kvt_tier_known known; /* THERE only */
 	int64_t told_ns;
-	enum kvt_presence_word word; /* UNKNOWN: an unused place */
+	enum kvt_presence_word word; /* UNKNOWN marks an unused place */
 };
 
 struct set {
-	uint32_t tags[WAYS]; /* of the answers' hashes, for used places */
+	uint32_t tags[WAYS]; /* hashes of the answers' keys, valid for used places */
 	struct answer answers[WAYS];
 };
 
 struct kvt_presence {
-	struct set *sets;   /* owned; each under the lock of its number modulo LOCKS */
+	/* owned; each set is under the lock whose number is the set's number modulo LOCKS */
+	struct set *sets;
 	uint32_t set_count; /* a power of two */
 	uint64_t seed;
 	int64_t seen_ns, missing_ns;
-	_Atomic int64_t latest_ns; /* relaxed: the last time that callers passed, for stats */
+	/* relaxed: the last time that a caller passed, used by the statistics */
+	_Atomic int64_t latest_ns;
 	pthread_mutex_t locks[LOCKS];
 };
 
-/* The place of a key's answer, present or future. */
+/* Where the answer about a key is, or would be stored. */
 struct spot {
 	struct set *set;
 	pthread_mutex_t *lock;
@@ -108,7 +110,7 @@ static bool believed(const struct kvt_presence *p, const struct answer *a, int64
 	return a->word != KVT_PRESENCE_UNKNOWN && now_ns - a->told_ns < most;
 }
 
-/* Under the spot's lock. NULL: no answer about the key. */
+/* Returns the answer about the key, or NULL. The caller holds the spot's lock. */
 static struct answer *find(const struct spot *spot, const struct kvt_key *key)
 {
 	for (uint32_t i = 0; i < WAYS; i++) {
@@ -121,7 +123,7 @@ static struct answer *find(const struct spot *spot, const struct kvt_key *key)
 	return NULL;
 }
 
-/* Under the spot's lock: the place for a new answer. */
+/* Returns the place for a new answer. The caller holds the spot's lock. */
 static struct answer *place_for(
 	struct kvt_presence *p, const struct spot *spot, const struct kvt_key *key, int64_t now_ns)
 {

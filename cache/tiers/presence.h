@@ -14,16 +14,16 @@ struct kvt_presence;
 
 enum kvt_presence_word { KVT_PRESENCE_UNKNOWN, KVT_PRESENCE_THERE, KVT_PRESENCE_MISSING };
 
-/* max_entries > 0. KVT_ENOMEM. */
+/* max_entries must be above 0. KVT_ENOMEM. */
 enum kvt_status kvt_presence_create(uint32_t max_entries, uint64_t seen_ns, uint64_t missing_ns,
 	struct kvt_presence **out) KVT_MUST_CHECK;
 void kvt_presence_destroy(struct kvt_presence *p); /* NULL is allowed */
 
-/* *out is set for THERE. */
+/* *out is set when the answer is THERE. */
 enum kvt_presence_word kvt_presence_get(struct kvt_presence *p, const struct kvt_key *key,
 	int64_t now_ns, struct kvt_tier_known *out);
 
-/* How many keys from the first on are there. */
+/* Returns how many keys, from the first on, are known to be there. */
 size_t kvt_presence_match(
 	struct kvt_presence *p, const struct kvt_key *keys, size_t n, int64_t now_ns);
 
@@ -34,7 +34,7 @@ void kvt_presence_forget(struct kvt_presence *p, const struct kvt_key *key);
 /* Forgets all answers that name this tenant; NULL: all answers. */
 void kvt_presence_forget_tenant(struct kvt_presence *p, const struct kvt_tenant *tenant);
 
-/* Valid entries, and bytes of the table. */
+/* Gives the number of valid entries, and the size of the table in bytes. */
 void kvt_presence_stats(struct kvt_presence *p, uint64_t *entries, uint64_t *bytes);
 
 #endif

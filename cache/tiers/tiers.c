@@ -1,5 +1,5 @@
 /*
- * tiers.c - the list of tiers.
+ * tiers.c - the list of the tiers that this build contains.
  */
 #include "tiers/tiers.h"
 

@@ -116,7 +116,7 @@ struct kvt_fragments_config {
 	uint32_t values;        /* enum kvt_fragment_values */
 	const char *model;      /* the model's config.json */
 	size_t model_bytes;
-	uint32_t layers;        /* of this rank, 1 to 1024 */
+	uint32_t layers;        /* layers of this rank, 1 to 1024 */
 	uint32_t heads;         /* KV heads of this rank, 1 to 1024; latent keys: 1 */
 	/* Values of a head's key, as in config.json; latent: kv_lora_rank + qk_rope_head_dim. */
 	uint32_t head;
@@ -186,7 +186,7 @@ struct kvt_fragment_text {
 	const void *lora; /* name of the adapter by content; NULL: the model itself */
 	size_t lora_bytes;
 	struct kvt_tenant tenant;
-	uint64_t position; /* of its first token in the whole text */
+	uint64_t position; /* position of its first token in the text */
 };
 
 /*

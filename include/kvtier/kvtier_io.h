@@ -51,7 +51,7 @@ struct kvt_io_op {
 
 struct kvt_io_file_info {
 	uint64_t bytes;     /* length */
-	uint32_t alignment; /* of operations; 1 for files without O_DIRECT */
+	uint32_t alignment; /* alignment of operations; 1 without O_DIRECT */
 	bool direct;
 };
 

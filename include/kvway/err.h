@@ -21,7 +21,7 @@ enum kvw_err {
 	KVW_EPROTO,    /* the peer or the text violates its format */
 	KVW_ELIMIT,    /* a configured limit was reached */
 	KVW_ENOTFOUND, /* the thing asked for does not exist */
-	KVW_ECLOSED,   /* the peer went away */
+	KVW_ECLOSED,   /* the peer has closed the connection */
 };
 
 #endif

@@ -1,10 +1,10 @@
 /*
- * exact.h - the blocks that workers report to hold: written by feeds, read by a strategy.
+ * exact.h - the view of the blocks that workers report: written by feeds, read by a strategy.
  *
- * A strategy owns the view (kvw_strategy_ops.exact lends it). The view joins the index of blocks
- * (routing/kvindex.h) with the coverage: whether the index has all of a worker's blocks. Two kinds
- * of reporters publish about one worker: the engine reports its own prefix cache, LMCache the tiers
- * behind it.
+ * A strategy owns the view, and lends it by kvw_strategy_ops.exact. The view joins the index of
+ * blocks (routing/kvindex.h) with the coverage: whether the index has all of a worker's blocks. Two
+ * kinds of reporters publish about one worker: the engine reports its own prefix cache, LMCache the
+ * tiers behind it.
  *
  * Threads: the feed thread alone writes the index and calls the functions marked "feed thread". Any
  * thread may call the others.
@@ -20,15 +20,16 @@ struct kvw_kvindex; /* routing/kvindex.h */
 
 enum kvw_reporter { KVW_REPORTER_ENGINE, KVW_REPORTER_LMCACHE, KVW_REPORTER_COUNT };
 
-/* Sources of the index (struct kvw_kvindex_from) that each reporter's streams have, for every
- * worker: an engine's ranks and cache groups, LMCache's ranks. */
+/* Numbers of the index's sources (struct kvw_kvindex_from) that each kind of reporter may use, for
+ * every worker: an engine's ranks and cache groups, LMCache's ranks. */
 #define KVW_EXACT_ENGINE_SOURCE   0u
 #define KVW_EXACT_ENGINE_SOURCES  8u
 #define KVW_EXACT_LMCACHE_SOURCE  8u
 #define KVW_EXACT_LMCACHE_SOURCES 8u
 
-/* The same sources as bits: each reporter's feed passes its mask as `among` when it marks sources
- * that hold a block only together (kvw_kvindex_require), and so leaves the other's marks alone. */
+/* The same sources as bits: a feed passes the mask of its reporter as `among` when it marks sources
+ * that hold a block only together (kvw_kvindex_require), so that it leaves the other reporter's
+ * marks unchanged. */
 #define KVW_EXACT_ENGINE_MASK  0x00ffu
 #define KVW_EXACT_LMCACHE_MASK 0xff00u
 
@@ -39,12 +40,12 @@ enum kvw_coverage {
 	KVW_COVERAGE_FULL,  /* the index has all blocks of the worker's cache */
 };
 
-/* A prompt's blocks under one reporter's hashing. Borrowed as the request is. */
+/* A prompt's blocks, as one kind of reporter names them. Borrowed as the request is. */
 struct kvw_exact_chain {
 	enum kvw_reporter reporter;
-	uint32_t space;        /* of the index */
+	uint32_t space;        /* space in the index */
 	uint32_t block_tokens; /* tokens per block */
-	uint32_t count;        /* whole blocks of the prompt */
+	uint32_t count;        /* number of whole blocks in the prompt */
 	const uint64_t *keys;  /* [count] */
 };
 
@@ -57,24 +58,25 @@ struct kvw_kvindex *kvw_exact_index(struct kvw_exact *exact);
 void kvw_exact_set_coverage(struct kvw_exact *exact, uint32_t worker, enum kvw_reporter reporter,
 	enum kvw_coverage coverage);
 
-/* The worker reports that its cache was emptied. The feed removes its blocks from the index; this
- * call removes the view's predicted blocks, which the worker was about to have. */
+/* Called when the worker reports that its cache was emptied. The feed removes the reported blocks
+ * from the index; this call drops the claims of blocks that the worker was about to have. */
 void kvw_exact_emptied(struct kvw_exact *exact, uint32_t worker);
 
-/* To be called every 100 ms or so: executes requested purges (kvw_strategy_ops.purge) and lets the
- * index reclaim memory. Writes the ids of at most cap purged workers and returns their number; the
- * others wait for the next call. A purged worker's FULL coverages become BLIND: its reported blocks
- * are forgotten, so its feed has to read them again before it may set FULL. */
+/* Executes requested purges (kvw_strategy_ops.purge) and lets the index reclaim memory; called
+ * every 100 ms or so. Writes the ids of at most cap purged workers and returns their number; others
+ * wait for the next call. A purged worker's coverages that were FULL become BLIND: its reported
+ * blocks are forgotten, so that its feed has to read them again before it may set FULL. */
 size_t kvw_exact_tick(struct kvw_exact *exact, int64_t now_ns, uint32_t *purged, size_t cap);
 
-/* Executes the purges alone; costs one load if none was requested. The feed calls it before it
- * takes each message from a socket: so events that a worker publishes after the request are applied
- * after the purge and kept, and a restarted stream stays whole. */
+/* Executes only the purges; costs one load if none was requested. The feed calls this before it
+ * takes each message from a socket: so events that a worker publishes after the request for a purge
+ * are applied after the purge, and are kept. */
 size_t kvw_exact_purges(struct kvw_exact *exact, uint32_t *purged, size_t cap);
 
 /* --- any thread --- */
 
-/* While a requested purge waits, FULL reads as BLIND. */
+/* Returns how completely a reporter's events describe a worker's cache. While a requested purge
+ * waits, KVW_COVERAGE_FULL is returned as BLIND. */
 enum kvw_coverage kvw_exact_coverage(
 	const struct kvw_exact *exact, uint32_t worker, enum kvw_reporter reporter);
 

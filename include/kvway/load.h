@@ -59,26 +59,26 @@
 /* The other router whose queue on a worker counts most. */
 struct kvw_load_claim {
 	uint32_t of;      /* the router's number, given by the caller; 0: none */
-	int64_t queue_ns; /* as the router reports, trusted or not */
+	int64_t queue_ns; /* the queue that the router reports, trusted or not */
 };
 
-/* Evidence of first tokens on a claim: requests that waited less than that router's queue alone
- * would take (wrong), and requests that waited as long (right). */
+/* Evidence of first tokens on a claim: requests that waited less than that router's queue
+ * alone would take (wrong), and requests that waited as long (right). */
 struct kvw_load_verdict {
 	uint32_t of; /* 0: no evidence */
 	uint32_t wrong, right;
 };
 
-/* The readers' part of one worker's load; both words are written together and share a cache
- * line. */
+/* The part of a worker's load that other threads read without the lock; both words are written
+ * together and share a cache line. */
 struct kvw_load_seen {
 	/* Clock + W - D + peers' queue: the time at which the queue will be empty. */
 	_Atomic int64_t idle_at_ns;
-	_Atomic uint64_t held;      /* as kvw_load_held() */
+	_Atomic uint64_t held;      /* packed as by kvw_load_held() */
 };
 
-/* KV memory of one worker, in prompt tokens in flight.
- * Both are written under the lock of its load. */
+/* KV memory of one worker, in prompt tokens in flight. Both members are written with the lock of
+ * the worker's load held. */
 struct kvw_load_room {
 	_Atomic float tokens;       /* tokens that fit; INFINITY: unknown */
 	_Atomic float ns_per_token; /* wait per token beyond the room; 0: room unknown */
@@ -96,90 +96,96 @@ struct kvw_load_board {
 /* One worker's load. Members for writers have their own cache line: loops write it for every
  * request. */
 struct kvw_load {
-	_Alignas(64) atomic_bool lock; /* guards the next five and writes of *seen */
+	_Alignas(64) atomic_bool lock; /* guards the next five members and writes to *seen */
 	int64_t added_ns;              /* W: prefill work ever added, predicted ns */
 	int64_t done_ns;               /* D: part of W that is estimated done; <= added_ns */
 	int64_t waiting_ns;            /* U: work of leases without a first token; >= W - D */
 	int64_t clock_ns;              /* monotonic time when done_ns was last advanced */
 	int64_t answered_ns;           /* time of the last first token of a stream */
-	/* Sequences that the engine has of leases: one for each answer to a prompt. */
+	/* Sequences that the engine has from leases: one for each answer to a prompt. */
 	uint32_t sequences;
-	uint32_t unanswered;           /* of these, of streams without a first token */
+	uint32_t unanswered; /* those of them that belong to streams without a first token */
 	uint64_t sent;                 /* sequences ever */
-	/* Prompt tokens of ended requests, later requests weighted more ... */
+	/* Prompt tokens of ended requests, in which later requests count more ... */
 	double kept_tokens;
-	/* ... and the same tokens times the time that each held its part of the KV memory. */
+	/* ... and the same tokens, each times the time for which its request held its part of the
+	 * KV memory. */
 	double kept_ns;
-	_Alignas(64) struct kvw_load_seen *seen; /* own, or on a board */
+	_Alignas(64) struct kvw_load_seen *seen; /* either in this struct or on a board */
 	struct kvw_load_room *room;              /* likewise */
 	struct kvw_load_seen own;
 	struct kvw_load_room own_room;
 	/* Foreign requests, from the worker's metrics; written by one thread. */
-	_Atomic int64_t foreign_until_ns; /* expected end of the waiting requests' prefill */
+	_Atomic int64_t foreign_until_ns; /* expected end of the prefill of the waiting requests */
 	_Atomic int64_t foreign_ns;       /* duration of that prefill */
 	_Atomic uint32_t foreign_waiting, foreign_running;
-	/* The engine's learned limit; each member is written alone: values of two refusals may mix
-	 * and do no harm. */
+	/* The engine's learned limit. Each member is written separately: values of two refusals may
+	 * mix, which does no harm. */
 	_Atomic uint32_t full_at;      /* requests in flight at the refusal */
 	/* End of the pause after the refusal, from which full_at grows; 0: no refusal. */
 	_Atomic int64_t full_since_ns;
-	/* Other routers' load, times trust; guarded by the lock. */
+	/* Other routers' load, multiplied by the trust in their reports; guarded by the lock. */
 	int64_t peers_ns;          /* the peers' prefill that is not done at clock_ns */
 	int64_t peers_waiting_ns;  /* their U */
-	uint64_t peers_held;       /* as kvw_load_held(); part of seen->held */
+	uint64_t peers_held;       /* packed as by kvw_load_held(); part of seen->held */
 	uint32_t peers_sequences, peers_unanswered;
 	float trust;               /* 0..1 */
-	int64_t claim_ns;          /* their queue by their last report, trusted or not */
-	/* The time up to which `trust` accounts for passed time. */
+	int64_t claim_ns;          /* the queue of their last report, trusted or not */
+	/* Time up to which `trust` was adjusted for the passing of time. */
 	int64_t judged_ns;
-	struct kvw_load_claim claim; /* evidence on one of them */
+	struct kvw_load_claim claim; /* the router that claims most */
 	struct kvw_load_verdict verdict;
 };
 
-/* Sequences on a worker: our own, and those that other routers report. */
+/* Sequences on a worker: this router's own, and those that other routers report. */
 struct kvw_load_sequences {
 	uint32_t all, unanswered;
 	uint64_t sent; /* own */
 };
 
-/* The part of a worker's load that one router, or several together, sent. */
+/* The part of a worker's load that comes from one router, or from several together. */
 struct kvw_load_part {
-	int64_t queue_ns;   /* W - D: prefill still to be done, as predicted */
+	int64_t queue_ns;   /* W - D: predicted prefill that is still to be done */
 	int64_t waiting_ns; /* U */
 	uint32_t inflight;
 	uint32_t context;   /* tokens of the prompts in flight */
 	uint32_t sequences, unanswered;
 };
 
-/* One request's share of one worker. Owned by its exchange; zeroed means "holds nothing". */
+/* The load that one request has booked on one worker. Owned by the request's exchange; zeroed means
+ * "nothing". */
 struct kvw_lease {
 	struct kvw_load *load; /* NULL: nothing held */
-	int64_t prefill_ns;    /* what this request added to W */
-	int64_t position_ns;   /* W just after it was added */
+	int64_t prefill_ns;    /* prefill that this request has added to W */
+	int64_t position_ns;   /* value of W just after this */
 	int64_t taken_ns;      /* when */
-	int64_t first_ns;      /* time of its first token, if `answered` */
-	uint32_t context;      /* tokens of its prompt */
-	uint32_t sequences;    /* sequences the engine makes of the request; 0: not counted yet */
-	int64_t ahead_ns;      /* U when it was taken: work that may delay its first token */
-	int64_t behind_ns; /* work added between the lease and its first token: may delay it, too */
-	int64_t claim_ns;  /* other routers' reported queue when the lease was taken */
-	struct kvw_load_claim claim; /* the router that claims most of this */
-	/* Time up to its first token, from its taking or from the worker's last first token before:
-	 * the prefill time of this request if the worker computes requests in turn. */
+	int64_t first_ns;      /* time of the first token, if `answered` */
+	uint32_t context;      /* tokens of the request's prompt */
+	uint32_t sequences; /* sequences that the engine makes of the request; 0: not counted yet */
+	/* value of U when the lease was taken: work that may delay the first token */
+	int64_t ahead_ns;
+	/* work added after the lease was taken and before its first token, which may delay it,
+	 * too */
+	int64_t behind_ns;
+	int64_t claim_ns;  /* queue that other routers reported when the lease was taken */
+	struct kvw_load_claim claim; /* the router that claims most of that queue */
+	/* Time up to the first token, since the lease was taken or since the worker's last first
+	 * token before: the prefill time of this request if the worker computes requests in
+	 * turn. */
 	int64_t served_ns;
-	bool plain;        /* not a stream: its first byte is no sign of finished prefill */
-	bool answered;     /* its first token was reported */
-	bool unanswered;   /* its sequences count in load->unanswered */
+	bool plain;        /* not a stream: the first byte does not show that prefill has ended */
+	bool answered;     /* the first token was reported */
+	bool unanswered;   /* the request's sequences are counted in load->unanswered */
 };
 
-/* Initializes a load with its own words; it must not move in memory while in use. */
+/* Initializes a load that has its own words; it must not move in memory while in use. */
 void kvw_load_init(struct kvw_load *load);
 
-/* Initializes a load whose words lie on a board, under the worker's id; the board outlives the
+/* Initializes a load whose words are on a board, at the worker's id; the board must outlive the
  * load. */
 void kvw_load_init_on(struct kvw_load *load, struct kvw_load_board *board, uint32_t worker);
 
-/* Q_w in nanoseconds, peers' queue included, never negative. Takes no lock. */
+/* Returns Q_w in nanoseconds, including the peers' queue; never negative. Takes no lock. */
 static inline int64_t kvw_load_queue_ns(struct kvw_load *load, int64_t now_ns)
 {
 	int64_t idle_at = atomic_load_explicit(&load->seen->idle_at_ns, memory_order_relaxed);
@@ -187,8 +193,8 @@ static inline int64_t kvw_load_queue_ns(struct kvw_load *load, int64_t now_ns)
 	return idle_at > now_ns ? idle_at - now_ns : 0;
 }
 
-/* Leases taken and not released, and << 32 the tokens of their prompts: two counts in one word,
- * since they change together. */
+/* Packs two counts into a word, since they change together: leases taken and not released, and <<
+ * 32 the tokens of their prompts. */
 static inline uint64_t kvw_load_held(uint32_t inflight, uint32_t context)
 {
 	return (uint64_t)context << 32 | inflight;
@@ -199,14 +205,14 @@ static inline uint32_t kvw_load_inflight(struct kvw_load *load)
 	return (uint32_t)atomic_load_explicit(&load->seen->held, memory_order_relaxed);
 }
 
-/* Prompt tokens of all requests in flight. */
+/* Returns the prompt tokens of all requests in flight. */
 static inline uint32_t kvw_load_context(struct kvw_load *load)
 {
 	return (uint32_t)(atomic_load_explicit(&load->seen->held, memory_order_relaxed) >> 32);
 }
 
-/* Nanoseconds that a prompt of so many tokens waits for requests in flight to free KV memory; 0: it
- * fits, or the room is unknown. Takes no lock. */
+/* Returns how many nanoseconds a prompt of `tokens` tokens waits for requests in flight to free KV
+ * memory; 0: the prompt fits, or the room is unknown. Takes no lock. */
 static inline double kvw_load_room_wait_ns(struct kvw_load *load, double tokens)
 {
 	double over = (double)kvw_load_context(load) + tokens -
@@ -217,8 +223,8 @@ static inline double kvw_load_room_wait_ns(struct kvw_load *load, double tokens)
 			: 0;
 }
 
-/* Nanoseconds until the worker can begin a prompt of so many tokens: the longer of the prefill
- * queue and the wait for KV memory, which pass at the same time. */
+/* Returns the nanoseconds until the worker can begin a prompt of `tokens` tokens: the longer of the
+ * prefill queue and the wait for KV memory, which pass at the same time. */
 static inline double kvw_load_delay_ns(struct kvw_load *load, double tokens, int64_t now_ns)
 {
 	double queue = (double)kvw_load_queue_ns(load, now_ns);
@@ -227,9 +233,9 @@ static inline double kvw_load_delay_ns(struct kvw_load *load, double tokens, int
 	return queue > room ? queue : room;
 }
 
-/* Nanoseconds that foreign requests delay a request that arrived at came_ns; 0: no delay. Foreign
- * requests that arrived later do not delay it, so those that wait now are an upper bound. Takes no
- * lock. */
+/* Returns how many nanoseconds foreign requests delay a request that arrived at came_ns; 0: no
+ * delay. Foreign requests that arrived later do not delay it, so that those that wait now are an
+ * upper bound. Takes no lock. */
 static inline int64_t kvw_load_foreign_ns(struct kvw_load *load, int64_t came_ns, int64_t now_ns)
 {
 	int64_t until = atomic_load_explicit(&load->foreign_until_ns, memory_order_relaxed);
@@ -243,24 +249,25 @@ static inline int64_t kvw_load_foreign_ns(struct kvw_load *load, int64_t came_ns
 	return until > now_ns ? until - now_ns : 0;
 }
 
-/* Foreign requests that run on the worker. */
+/* Returns how many foreign requests run on the worker. */
 static inline uint32_t kvw_load_foreign_running(struct kvw_load *load)
 {
 	return atomic_load_explicit(&load->foreign_running, memory_order_relaxed);
 }
 
-/* Interval at which a learned limit grows, by an eighth and one. */
+/* Interval at which a learned limit grows by an eighth and one. */
 #define KVW_LOAD_GROW_NS   INT64_C(1000000000)
 #define KVW_LOAD_FORGET_NS INT64_C(60000000000) /* age at which a learned limit is dropped */
 
-/* The engine refused a request because it is full; the leases held now, less the refused request's,
- * are its limit. The engine asks for no request for pause_ns. */
+/* Called when the engine has refused a request because it is full: the number of leases held now,
+ * less the refused one, is taken for its limit. The engine asks for a pause of pause_ns. */
 void kvw_load_refused(struct kvw_load *load, int64_t pause_ns, int64_t now_ns);
 
-/* Drops the learned limit: the slot goes to another worker. */
+/* Drops the learned limit, because the slot goes to another worker. */
 void kvw_load_forget_refusals(struct kvw_load *load);
 
-/* Whether the engine would refuse a further request, by its learned limit. Takes no lock. */
+/* Returns whether the engine would refuse a further request, by its learned limit. Takes no
+ * lock. */
 static inline bool kvw_load_is_full(struct kvw_load *load, int64_t now_ns)
 {
 	int64_t since = atomic_load_explicit(&load->full_since_ns, memory_order_relaxed);
@@ -274,7 +281,7 @@ static inline bool kvw_load_is_full(struct kvw_load *load, int64_t now_ns)
 	return kvw_load_inflight(load) >= limit;
 }
 
-/* Whether the engine is full now and the end of a request would make room. */
+/* Returns whether the engine is full now, and the end of a request will make room. */
 static inline bool kvw_load_will_have_room(struct kvw_load *load, int64_t now_ns)
 {
 	return kvw_load_is_full(load, now_ns) && kvw_load_inflight(load) > 0;
@@ -283,15 +290,15 @@ static inline bool kvw_load_will_have_room(struct kvw_load *load, int64_t now_ns
 /* Stands for the unknown time until a request ends: longer than any wait. */
 #define KVW_LOAD_FULL_NS INT64_C(3600000000000)
 
-/* Nanoseconds that earlier requests delay a request that arrived at came_ns: foreign requests, or
- * those that fill the engine; 0: no delay. */
+/* Returns how many nanoseconds earlier requests delay a request that arrived at came_ns: foreign
+ * requests, or requests that fill the engine; 0: no delay. */
 static inline int64_t kvw_load_before_ns(struct kvw_load *load, int64_t came_ns, int64_t now_ns)
 {
 	return kvw_load_will_have_room(load, now_ns) ? KVW_LOAD_FULL_NS
 						     : kvw_load_foreign_ns(load, came_ns, now_ns);
 }
 
-/* Sets the numbers of foreign requests, and the prefill time of those that wait. One thread at a
+/* Sets the number of foreign requests, and the prefill time of those that wait. One thread at a
  * time. */
 void kvw_load_set_foreign(struct kvw_load *load, uint32_t waiting, uint32_t running,
 	int64_t foreign_ns, int64_t now_ns);
@@ -299,47 +306,51 @@ void kvw_load_set_foreign(struct kvw_load *load, uint32_t waiting, uint32_t runn
 /* Sets the prompt tokens in flight that fit the KV memory; INFINITY: unknown. */
 void kvw_load_set_room(struct kvw_load *load, double tokens);
 
-/* Drops the room and the time that requests hold their parts: the slot goes to another worker. */
+/* Drops the room, and the time for which requests hold their parts, because the slot goes to
+ * another worker. */
 void kvw_load_forget_room(struct kvw_load *load);
 
 struct kvw_load_sequences kvw_load_sequences(struct kvw_load *load);
 
-/* Leases taken and not released, without peers' requests. Takes the lock. */
+/* Returns the number of leases taken and not released, without peers' requests. Takes the lock. */
 uint32_t kvw_load_own_inflight(struct kvw_load *load);
 
-/* Our part of the load. Takes the lock. */
+/* Returns this router's part of the load. Takes the lock. */
 struct kvw_load_part kvw_load_own(struct kvw_load *load, int64_t now_ns);
 
-/* Sets the part of all other routers, in place of the last one; all zeroes: they have no requests
- * there. Returns the trust in it, the share that counts: below 1 after reports that were wrong. */
+/* Replaces the part of all other routers; all zeroes: they have no requests there. Returns the
+ * trust in it, which is the share that counts: below 1 after reports that were wrong. */
 float kvw_load_set_peers(struct kvw_load *load, const struct kvw_load_part *peers, int64_t now_ns);
 
-/* Sets the router that claims most there. Returns the evidence of first tokens since the last call,
- * on one router. */
+/* Sets which router claims most on the worker. Returns what first tokens have shown about one
+ * router since the last call. */
 struct kvw_load_verdict kvw_load_set_claim(
 	struct kvw_load *load, const struct kvw_load_claim *claim);
 
-/* Drops all that other routers reported: the slot goes to another worker. */
+/* Drops what other routers have reported, because the slot goes to another worker. */
 void kvw_load_forget_peers(struct kvw_load *load);
 
 /* Prefetches the cache lines that a lease will write. Changes nothing. */
 void kvw_load_expect(struct kvw_load *load);
 
-/* Adds prefill_ns (>= 0) to the load. The lease must hold nothing. */
+/* Books prefill_ns (>= 0) on the load. The lease must hold nothing. */
 void kvw_lease_take(
 	struct kvw_lease *lease, struct kvw_load *load, int64_t prefill_ns, int64_t now_ns);
 
 /* Adds the prompt's length and one sequence to the load, once, after kvw_lease_take; the release
- * subtracts them. The sequence counts as unanswered unless the lease is plain by then. */
+ * subtracts them. The sequence counts as unanswered unless the lease is marked plain before this
+ * call. */
 void kvw_lease_hold(struct kvw_lease *lease, uint32_t tokens);
 
-/* Counts the further sequences that the engine makes of the request. Once, after kvw_lease_hold. */
+/* Counts further sequences that the engine makes of the request. Called once, after
+ * kvw_lease_hold. */
 void kvw_lease_widen(struct kvw_lease *lease, uint32_t more);
 
-/* The first token arrived. Does nothing the second time, or on an empty lease. */
+/* Records the first token. No effect the second time, or on an empty lease. */
 void kvw_lease_first_token(struct kvw_lease *lease, int64_t now_ns);
 
-/* Gives everything back and empties the lease. Does nothing on an empty lease. */
+/* Removes from the load what the lease has booked, and empties the lease. No effect on an empty
+ * lease. */
 void kvw_lease_release(struct kvw_lease *lease, int64_t now_ns);
 
 #endif

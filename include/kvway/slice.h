@@ -29,7 +29,7 @@ static inline bool kvw_slice_equal(struct kvw_slice a, struct kvw_slice b)
 	return a.len == b.len && (a.len == 0 || memcmp(a.data, b.data, a.len) == 0);
 }
 
-/* ASCII case-insensitive: HTTP field names, tokens. */
+/* Compares without regard to the case of ASCII letters, as for HTTP field names and tokens. */
 static inline bool kvw_slice_equal_nocase(struct kvw_slice a, struct kvw_slice b)
 {
 	return a.len == b.len && (a.len == 0 || (((a.data[0] ^ b.data[0]) & ~0x20) == 0 &&

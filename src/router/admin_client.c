@@ -1,5 +1,5 @@
 /*
- * admin_client.c - see admin_client.h.
+ * admin_client.c - sends a request to a router's admin address.
  */
 #include "admin_client.h"
 
@@ -44,7 +44,7 @@ static bool add_header(struct curl_slist **list, const char *line)
 static bool add_headers(struct curl_slist **list, const struct kvw_admin_question *question)
 {
 	bool added = add_header(list, "Content-Type: application/json") &&
-		     add_header(list, "Expect:"); /* do not ask first */
+		     add_header(list, "Expect:"); /* without "Expect: 100-continue" */
 
 	for (size_t i = 0; added && i < question->header_count; i++)
 		added = add_header(list, question->headers[i]);
@@ -74,8 +74,8 @@ static void set_options(CURL *easy, const struct kvw_admin_question *question)
 	curl_easy_setopt(easy, CURLOPT_CUSTOMREQUEST, question->method);
 }
 
-/* Verified always: by the name that was given, else by the host's.
- * *list: to be freed afterwards. */
+/* Sets TLS, with verification: against the given name, or else the host's. *list: the caller frees
+ * it afterwards. */
 static bool set_tls(CURL *easy, const struct kvw_admin_where *where, struct curl_slist **list)
 {
 	char *line = NULL;
@@ -97,7 +97,7 @@ static bool set_tls(CURL *easy, const struct kvw_admin_where *where, struct curl
 	return added;
 }
 
-/* To be freed. NULL: out of memory. */
+/* Makes the URL, which the caller frees. NULL: out of memory. */
 static char *url_of(const struct kvw_admin_where *where, const char *target)
 {
 	const char *port = strrchr(where->address, ':');

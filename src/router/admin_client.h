@@ -1,8 +1,8 @@
 /*
- * admin_client.h - how the commands of kvway ask a running router: HTTP to its admin address.
+ * admin_client.h - lets the commands of kvway ask a running router, by HTTP to its admin address.
  *
  * Proxies named in the environment are not used: the admin address is private. Call it before other
- * threads start: libcurl initialises itself here.
+ * threads start: it initializes libcurl.
  */
 #ifndef KVW_ADMIN_CLIENT_H
 #define KVW_ADMIN_CLIENT_H
@@ -22,10 +22,11 @@
 struct kvw_admin_where {
 	char address[KVW_ADMIN_CLIENT_TEXT]; /* host:port */
 	bool https;
-	const char *ca;                /* file of authorities; NULL: the system's */
-	/* Files, to show there; NULL: none, and the same file as the certificate. */
+	const char *ca;                /* file with the trusted authorities; NULL: the system's */
+	/* Files with the client's certificate and key; certificate NULL: none; key NULL: in the
+	 * same file. */
 	const char *certificate, *key;
-	/* That its certificate must bear; NULL: the host of `address`. */
+	/* Name that the server's certificate must have; NULL: the host of `address`. */
 	const char *name;
 };
 
@@ -36,38 +37,40 @@ struct kvw_admin_question {
 	struct kvw_slice body;
 	const char *const *headers; /* "Name: value" */
 	size_t header_count;
-	const char *key; /* of kvw_admin_client_key; NULL: none is shown */
+	const char *key; /* from kvw_admin_client_key; NULL: no key is sent */
 	long answer_ms; /* how long the answer may take; 0: a minute */
 };
 
 /* The server's answer. body is owned; free() it. */
 struct kvw_admin_reply {
-	long status; /* of HTTP */
+	long status; /* status of the HTTP answer */
 	char *body;
 	size_t len;
 };
 
-/* KVW_EIO: no answer from there, *why (of CURL_ERROR_SIZE) says why. KVW_ENOMEM. */
+/* Sends a request and waits for the answer. KVW_EIO: no answer, and *why (of CURL_ERROR_SIZE) has
+ * the cause. KVW_ENOMEM. */
 enum kvw_err kvw_admin_client_ask(const struct kvw_admin_where *where,
 	const struct kvw_admin_question *question, char *why,
 	struct kvw_admin_reply *out) KVW_MUST_CHECK;
 
-/* Where the router that the command line names can be reached from here; config: of its -c FILE,
- * NULL: not given.
- * KVW_EINVAL: its admin.listen does not say on which port; `kvway COMMAND` says so on err. */
+/* Finds the address of the router that the command line names. config: of its -c FILE; NULL: not
+ * given. KVW_EINVAL: its admin.listen does not state a port; err then has a line that begins with
+ * `kvway COMMAND`. */
 enum kvw_err kvw_admin_client_find(const struct kvw_admin_options *options,
 	const struct kvw_config *config, const char *command, FILE *err,
 	struct kvw_admin_where *out) KVW_MUST_CHECK;
 
-/* Says on err that no router answers there, and why. */
+/* Prints on err that no router answers at the address, and why. */
 void kvw_admin_client_missed(const struct kvw_admin_where *where, const char *command,
 	const char *why, const char *more, FILE *err);
 
-/* The key in a file, whose first line it is; free() it. NULL: it cannot be read or holds none;
- * `kvway COMMAND` says so on err. */
+/* Reads a key, which is the first line of a file; the caller frees it. NULL: the file cannot be
+ * read or has no key; err then has a line that begins with `kvway COMMAND`. */
 char *kvw_admin_client_key(const char *path, const char *command, FILE *err);
 
-/* `text` for a part of a target, percent-encoded; free() it. NULL: out of memory. */
+/* Percent-encodes `text` as a part of a target; the caller frees the result. NULL: out of
+ * memory. */
 char *kvw_admin_client_encode(const char *text);
 
 #endif

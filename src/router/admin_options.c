@@ -1,5 +1,5 @@
 /*
- * admin_options.c - see admin_options.h.
+ * admin_options.c - reads the flags that several commands share.
  */
 #include "admin_options.h"
 
@@ -59,7 +59,7 @@ static void take_tls(struct kvw_admin_line *line, struct kvw_admin_options *opti
 	options->https = true;
 }
 
-/* False: it is none of KVW_ADMIN_FLAGS. */
+/* Takes a flag of KVW_ADMIN_FLAGS. False: it is another one. */
 static bool take_shared(struct kvw_admin_line *line, int option)
 {
 	struct kvw_admin_options *options = line->router;
@@ -98,7 +98,8 @@ static bool take_shared(struct kvw_admin_line *line, int option)
 	}
 }
 
-/* An option that is none: ':' or '?', argument being what was read. */
+/* Reports a flag that is unknown or lacks its value: option is ':' or '?', and argument the text
+ * that was read. */
 static void refuse_unknown(struct kvw_admin_line *line, int option, const char *argument)
 {
 	struct kvw_suggest near;
@@ -129,7 +130,7 @@ bool kvw_admin_line_read(struct kvw_admin_line *line, int argc, char **argv)
 	int option;
 
 	opterr = 0;
-	optind = 0; /* glibc: start over, forget a former call */
+	optind = 0; /* glibc: starts over and forgets an earlier call */
 	while (!line->helped && !line->bad) {
 		option = getopt_long(argc, argv, line->letters, line->flags, NULL);
 		if (option == -1)

@@ -1,8 +1,7 @@
 /*
- * admin_options.h - what the command lines of `kvway workers`, `groups`, `compare`, `trace` and
- * `explain` have in common: which router to ask, the walk over the flags, and what is said of a
- * mistyped one. After a mistake they print one line that names it and one that says where to read
- * on.
+ * admin_options.h - reads what the command lines of `kvway workers`, `groups`, `compare`, `trace`
+ * and `explain` have in common: which router to ask, and other flags. After a mistake a command
+ * prints one line that names it and one that says where help is found.
  *
  * Called once, before any thread is started: getopt_long keeps its state in globals.
  */
@@ -13,18 +12,18 @@
 #include <stdbool.h>
 #include <stdio.h>
 
-/* Which router, and how its answer is shown. Borrowed from argv; NULL: not given. */
+/* Which router is asked, and how its answer is shown. Borrowed from argv; NULL: not given. */
 struct kvw_admin_options {
 	const char *admin, *config;
 	const char *key_file; /* --key-file */
-	bool https;           /* `https://` before --admin, or one of these: */
+	bool https; /* the address has `https://` in front, or one of these flags is given: */
 	const char *ca;       /* --ca */
 	const char *cert, *cert_key; /* --cert, --key */
 	const char *server_name;     /* --server-name */
 	bool json;
 };
 
-/* Values of those flags in getopt_long's table; a command's own flags differ. */
+/* Values of the shared flags in getopt_long's table; a command's own flags have others. */
 enum kvw_admin_flag {
 	KVW_FLAG_CONFIG = 'c',
 	KVW_FLAG_HELP = 'h',
@@ -47,7 +46,7 @@ enum kvw_admin_flag {
 	{"key", required_argument, NULL, KVW_FLAG_CERT_KEY},                                       \
 	{"server-name", required_argument, NULL, KVW_FLAG_SERVER_NAME}
 
-/* Their lines of a command's help: the first and the others. */
+/* Lines of a command's help about these flags: the first one and the others. */
 #define KVW_ADMIN_ADDRESS_HELP                                                                     \
 	"      --admin ADDR         "                                                              \
 	"admin address of the router, [https://]HOST:PORT (default 127.0.0.1:9090)\n"              \
@@ -66,32 +65,32 @@ struct kvw_admin_line {
 	const char *command;        /* "workers" */
 	/* KVW_ADMIN_FLAGS and the command's own; ends with a name of NULL. */
 	const struct option *flags;
-	const char *letters;        /* as getopt_long has them: ":c:h" and the command's own */
-	FILE *out, *err;            /* for help, for complaints */
+	const char *letters; /* short options as for getopt_long: ":c:h" and the command's own */
+	FILE *out, *err;            /* out: for help; err: for mistakes */
 	struct kvw_admin_options *router;
 	void *options; /* the command's own */
 	void (*help)(const struct kvw_admin_line *line);
-	/* Takes one of the command's own options; false: not one. */
+	/* Takes one of the command's own options; false: it is another one. */
 	bool (*take)(struct kvw_admin_line *line, int option);
-	bool helped;                /* nothing more to do */
-	bool bad;                   /* all is said: wrong usage */
+	bool helped;                /* help was printed, and nothing is left to do */
+	bool bad;                   /* a mistake was reported */
 };
 
-/* Reads the flags; what stands behind them is argv[optind] and so on. argv may be reordered. True:
- * go on with the words and the combination. */
+/* Reads the flags; the words after them are argv[optind] and so on. argv may be reordered. True:
+ * the caller goes on with the words, and checks which flags go together. */
 bool kvw_admin_line_read(struct kvw_admin_line *line, int argc, char **argv);
 
-/* Says where to read on, after the mistake was named. */
+/* Prints where help is found, after a mistake was named. */
 void kvw_admin_line_fail(struct kvw_admin_line *line);
 
-/* Names the mistake, with the command in front, and fails. */
+/* Prints a mistake with the command in front, and marks the line as bad. */
 __attribute__((format(printf, 2, 3))) void kvw_admin_line_wrong(
 	struct kvw_admin_line *line, const char *format, ...);
 
-/* optarg, which may be given once. */
+/* Stores optarg in *field, which may be given only once. */
 void kvw_admin_line_text(struct kvw_admin_line *line, const char **field, const char *flag);
 
-/* --admin and -c exclude each other; --key goes with --cert. */
+/* Checks that --admin and -c are not both given, and that --key comes with --cert. */
 void kvw_admin_line_check(struct kvw_admin_line *line, const struct kvw_admin_options *options);
 
 #endif

@@ -1,5 +1,5 @@
 /*
- * app.c - see app.h.
+ * app.c - makes the parts of the router, runs them, and takes them down.
  *
  * Parts are made in the order of struct kvw_app (app_parts.h) and taken down in reverse; in between
  * the main thread waits (app_wait.c).
@@ -36,12 +36,13 @@
 #include "trace/trace.h"
 #include "feeds/vllm_feed.h"
 
-/* Protocols by which workers report their caches. */
+/* The protocols by which workers report their caches. */
 static const struct kvw_feed_deps feed_modules = {
 	.modules = {&kvw_vllm_feed, &kvw_lmcache_module, &kvw_coordinator_module},
 };
 
-/* Without a word of any worker kvaware is prefixaware with more effort. */
+/* Warns if no worker can report its cache: then kvaware does what prefixaware does, with more
+ * effort. */
 static void warn_if_deaf(const struct kvw_config *config)
 {
 	bool events = config->kvaware_events_discover ||
@@ -56,7 +57,8 @@ static void warn_if_deaf(const struct kvw_config *config)
 				"kvaware.lmcache; until then it routes like prefixaware");
 }
 
-/* A strategy that asks for exact tokens also lends a view for feeds to fill. */
+/* Starts the feeds and the tokenizer for a strategy that asks for exact tokens; it also has a view
+ * for feeds to fill. */
 static enum kvw_err start_exact(struct kvw_app *app)
 {
 	struct kvw_strategy *strategy = app->fleet->strategy;
@@ -94,7 +96,7 @@ static enum kvw_err start_exact(struct kvw_app *app)
 		&app->sources);
 }
 
-/* The control thread: a worker has left. */
+/* Called by the control thread when a worker has left. */
 static void forget_worker(void *arg, uint32_t worker)
 {
 	struct kvw_app *app = arg;
@@ -115,7 +117,7 @@ static void forget_worker(void *arg, uint32_t worker)
 		kvw_proxy_forget_worker(proxy, worker);
 }
 
-/* Keys of clients, their tokens and their tenants. */
+/* Starts the checks of clients: of their keys, tokens and tenants. */
 static enum kvw_err start_auth(struct kvw_app *app)
 {
 	const struct kvw_config *config = app->config;
@@ -161,7 +163,7 @@ static void offer_explain(struct kvw_app *app, struct kvw_proxy *proxy)
 	kvw_admin_set_explainer(app->admin, &app->explainer);
 }
 
-/* No loop runs yet, so that /explain answers as soon as loops do. */
+/* Called before the loops run, so that /explain answers as soon as they do. */
 static void prepare_loops(void *arg, struct kvw_proxy *proxy)
 {
 	struct kvw_app *app = arg;
@@ -184,12 +186,12 @@ static enum kvw_err recall_state(struct kvw_app *app)
 	app->snapshot = -1;
 	if (err != KVW_OK)
 		return err;
-	kvw_state_rest(app->state, true); /* until this process is in charge */
+	kvw_state_rest(app->state, true); /* no snapshots until this process is in charge */
 	kvw_state_recall(app->state);
 	return KVW_OK;
 }
 
-/* One connection does for both, where it is the same Redis. */
+/* One connection is shared if both use the same Redis. */
 static enum kvw_err create_sharing(struct kvw_app *app)
 {
 	const struct kvw_config *config = app->config;
@@ -223,14 +225,15 @@ static enum kvw_err start_sharing(struct kvw_app *app)
 	return err;
 }
 
-/* The process before us has refused after all: it serves on, so we must not. */
+/* Ends the start: the process before this one has refused after all and goes on serving, so that
+ * this one must not. */
 static enum kvw_err refused(const char *why)
 {
 	fprintf(stderr, "kvway: --takeover: the running kvway serves on: %s\n", why);
 	return KVW_EIO;
 }
 
-/* By which clients resume their sessions: before there is a context of TLS. */
+/* Asks for the keys by which clients resume their TLS sessions, before any TLS context is made. */
 static enum kvw_err ask_for_tickets(struct kvw_app *app)
 {
 	char why[256];
@@ -239,7 +242,7 @@ static enum kvw_err ask_for_tickets(struct kvw_app *app)
 									     : refused(why);
 }
 
-/* All that does not accept clients of `listen`. */
+/* Starts all parts except those that accept clients of `listen`. */
 static enum kvw_err start_parts(struct kvw_app *app)
 {
 	const struct kvw_config *config = app->config;
@@ -321,7 +324,7 @@ static enum kvw_err start_parts(struct kvw_app *app)
 		stderr, &app->admin);
 }
 
-/* The loops, which accept at once. */
+/* Starts the loops, which accept at once. */
 static enum kvw_err start_proxy(struct kvw_app *app)
 {
 	const struct kvw_config *config = app->config;
@@ -363,7 +366,7 @@ static uint32_t usable_workers(void *arg)
 	return (uint32_t)kvw_fleet_usable_count(app->fleet);
 }
 
-/* Workers have answered, and reported what they hold. */
+/* Returns whether workers have answered, and reported what they hold. */
 static bool is_warm(const struct kvw_app *app)
 {
 	return kvw_admin_workers_known(app->admin) &&
@@ -371,9 +374,9 @@ static bool is_warm(const struct kvw_app *app)
 }
 
 /*
- * Until the workers and what they hold are known, at most for half of takeover.timeout: the process
- * before us gives up after all of it. Workers that cannot be reached are no reason to fail, unless
- * they all are and it reached some.
+ * Waits until the workers and what they hold are known, for at most half of takeover.timeout, since
+ * the process before this one gives up after all of it. Workers that cannot be reached are no
+ * failure, unless they are all of them and the process before reached some.
  */
 static enum kvw_err wait_for_workers(struct kvw_app *app)
 {
@@ -428,7 +431,7 @@ static void drop_sockets(struct kvw_app *app)
 	atomic_store(&app->takeover.adopted, adopted);
 }
 
-/* We accept; the process before us stops. */
+/* Says that this process accepts, so that the process before it stops. */
 static enum kvw_err finish_takeover(struct kvw_app *app)
 {
 	char why[256];
@@ -449,8 +452,8 @@ static enum kvw_err finish_takeover(struct kvw_app *app)
 	return KVW_OK;
 }
 
-/* Asks the former process for its present knowledge. A quarter of the time is for that, half for
- * recalling it. */
+/* Asks the former process for a snapshot of what it knows now. A quarter of the time is for that,
+ * and half for reading it. */
 static enum kvw_err ask_for_snapshot(struct kvw_app *app)
 {
 	int64_t timeout_ns = app->config->takeover_timeout_ms * KVW_NS_PER_MS;
@@ -516,8 +519,9 @@ static void stop(struct kvw_app *app)
 	if (app->load_sharing != app->sharing)
 		kvw_sharing_stop(app->load_sharing);
 	kvw_sharing_stop(app->sharing);
-	kvw_state_stop(app->state); /* the last snapshot: all that is kept is still there */
-	kvw_proxy_destroy(app->proxy); /* closes the boxes that the tokenizer answers into */
+	/* writes the last snapshot while everything that it contains still exists */
+	kvw_state_stop(app->state);
+	kvw_proxy_destroy(app->proxy); /* closes the boxes to which the tokenizer sends answers */
 	kvw_sources_destroy(app->sources);
 	kvw_tokens_stop(app->tokens);
 	kvw_feed_stop(app->feed);
@@ -535,8 +539,8 @@ static void stop(struct kvw_app *app)
 	free((void *)app->loop_turn_ns);
 }
 
-/* The service manager keeps what listens here, so that a crash refuses no client;
- * it is given back by LISTEN_FDS. */
+/* Lets the service manager keep the listening sockets, so that a crash refuses no client; the next
+ * process gets them by LISTEN_FDS. */
 static void store_sockets(struct kvw_app *app)
 {
 	static const enum kvw_socket_use uses[] = {
@@ -544,7 +548,7 @@ static void store_sockets(struct kvw_app *app)
 	const struct kvw_socket *socket;
 	char forget[64];
 
-	/* Forgets descriptors that another process has stored under these names and this
+	/* Removes descriptors that another process has stored under these names and this
 	 * configuration does not use. */
 	for (size_t i = 0; i < sizeof(uses) / sizeof(uses[0]); i++) {
 		(void)snprintf(forget, sizeof(forget), "FDSTOREREMOVE=1\nFDNAME=%s",

@@ -16,43 +16,45 @@
 #include "server/sockets.h"
 #include "takeover/state.h"
 
-/* All that a running router consists of, in the order in which it is made. */
+/* All parts of a running router, in the order in which they are made. */
 struct kvw_app {
-	const struct kvw_config *config; /* of the start */
+	const struct kvw_config *config; /* configuration of the start */
 	const char *config_path;
-	struct kvw_sockets sockets; /* that listen here, or were handed to us */
+	/* listening sockets of this process, opened here or handed over */
+	struct kvw_sockets sockets;
 	struct kvw_takeover_state takeover;
-	struct kvw_taker *taker; /* NULL: nothing is taken over, or it is done */
+	struct kvw_taker *taker; /* NULL: nothing is taken over, or the takeover is complete */
 	struct kvw_giver *giver;
 	const struct kvw_successor *successor; /* that SIGUSR2 starts */
-	pid_t child;                           /* that it has started; 0: none lives */
+	pid_t child; /* the successor that this process has started; 0: none is running */
 	size_t loop_count;
 	_Atomic int64_t *loop_turn_ns; /* [loop_count] */
 	struct kvw_auth *auth;         /* NULL: clients need no keys */
 	struct kvw_sharing *sharing;   /* NULL: limits are counted by this replica alone */
 	/* Shares load with other replicas; equals `sharing` if both use one Redis; NULL: none. */
 	struct kvw_sharing *load_sharing;
-	struct kvw_auth *admin_auth;   /* the same of the admin address */
+	struct kvw_auth *admin_auth;   /* keys of the admin address */
 	struct kvw_state *state; /* snapshots */
-	int snapshot;            /* owned, of the process before us; -1: none */
+	int snapshot;            /* snapshot of the process before this one, owned; -1: none */
 	int64_t recall_until_ns; /* 0: no limit */
-	struct kvw_fleet *fleet; /* with the strategy, and the configuration of a reload */
+	struct kvw_fleet *fleet; /* contains the strategy, and the configuration of a reload */
 	/* Parts for the strategy kvaware; NULL with any other strategy. */
 	struct kvw_kvspaces *spaces;
 	struct kvw_feed *feed;
 	struct kvw_tokens *tokens;
 	struct kvw_sources *sources;
-	struct kvw_account memory; /* that clients make us hold; its limit is limits.body_memory */
+	/* counts the memory that clients use; its limit is limits.body_memory */
+	struct kvw_account memory;
 	struct kvw_metrics *metrics;
 	struct kvw_access_log *access_log;
 	struct kvw_trace *trace; /* NULL: requests are not traced */
 	struct kvw_admin *admin;
-	struct kvw_proxy *_Atomic proxy; /* also the control thread's */
+	struct kvw_proxy *_Atomic proxy; /* atomic, since the control thread reads it, too */
 	struct kvw_dry_deps dry;         /* of explainer */
 	struct kvw_explainer explainer;  /* the control thread's */
 };
 
-/* Until the loops have ended. The main thread's. */
+/* Waits until the loops have ended. Called by the main thread. */
 void kvw_app_wait(struct kvw_app *app);
 
 #endif

@@ -1,5 +1,5 @@
 /*
- * app_wait.c - the main thread of a running router.
+ * app_wait.c - what the main thread of a running router does.
  *
  * The main thread does nothing but wait for signals and for the process that takes over
  * (takeover/): loops serve, the control thread probes and answers on the admin address, the log
@@ -27,8 +27,8 @@
 #include "takeover/giver.h"
 #include "takeover/successor.h"
 
-#define SNAPSHOT_LOOK_MS 5 /* between two looks whether it is done */
-/* At most, until engines are let go and what they reported is written. */
+#define SNAPSHOT_LOOK_MS 5 /* interval at which it is checked whether the snapshot is written */
+/* Longest time for closing the engines' sockets and writing what they reported. */
 #define FEED_CLOSES_NS (2 * KVW_NS_PER_S)
 
 static void signal_set(sigset_t *set)
@@ -48,7 +48,7 @@ void kvw_app_block_signals(void)
 	signal_set(&set);
 	(void)pthread_sigmask(SIG_BLOCK, &set, NULL);
 	(void)signal(SIGPIPE, SIG_IGN);
-	/* Where it was ignored at the start kvway would not learn that a successor has ended. */
+	/* If it was ignored at the start, kvway would not learn that a successor has ended. */
 	(void)signal(SIGCHLD, SIG_DFL);
 }
 
@@ -60,7 +60,8 @@ static bool loops_ended(const struct kvw_app *app)
 	return true;
 }
 
-/* Loops that stand still for long are restarted by a service manager that has a watchdog. */
+/* Feeds the service manager's watchdog while all loops turn, so that it restarts a process whose
+ * loops stand still. */
 static void feed_watchdog(const struct kvw_app *app, int64_t period_ns, int64_t *fed_ns)
 {
 	int64_t now_ns = kvw_clock_ns();
@@ -74,18 +75,19 @@ static void feed_watchdog(const struct kvw_app *app, int64_t period_ns, int64_t 
 	*fed_ns = now_ns;
 }
 
-/* Events for which the main thread waits, and the progress of the end. */
+/* Events for which the main thread waits, and how far the shutdown has come. */
 struct watch {
 	struct kvw_app *app;
 	int signals; /* signalfd */
 	int64_t watchdog_ns, fed_ns;
 	bool draining;
 	bool handed; /* another process accepts */
-	bool warned; /* handed, and one signal to end has come */
-	bool writes; /* a snapshot for the process that takes over */
+	bool warned; /* the address was handed over, and one signal to end has come */
+	bool writes; /* a snapshot for the process that takes over is being written */
 };
 
-/* The next signal; 0: none yet. Returns, too, when a process that takes over has said something. */
+/* Returns the next signal; 0: there is none yet. Also returns when a process that takes over has
+ * sent a message. */
 static int next_signal(const struct watch *watch)
 {
 	struct pollfd polls[1 + KVW_GIVER_POLLS] = {{.fd = watch->signals, .events = POLLIN}};
@@ -104,7 +106,7 @@ static int next_signal(const struct watch *watch)
 									       : 0;
 }
 
-/* Begins a snapshot when one is asked for, and gives it away when it is done. */
+/* Begins a snapshot when one is asked for, and sends it when it is written. */
 static void give_snapshot(struct watch *watch)
 {
 	struct kvw_app *app = watch->app;
@@ -121,8 +123,8 @@ static void give_snapshot(struct watch *watch)
 	}
 }
 
-/* Another process is ready. Only now this one stops accepting; it is not reported as one that
- * leaves: the address is served. */
+/* Handles that another process is ready: only now this one stops accepting. The service manager is
+ * not informed of an end, since the address is still served. */
 static void hand_over_to_heir(struct watch *watch)
 {
 	struct kvw_app *app = watch->app;
@@ -135,7 +137,7 @@ static void hand_over_to_heir(struct watch *watch)
 	kvw_notify(main_pid);
 	kvw_info("takeover", "it is ready: accepting no more, finishing what runs");
 	if (app->state != NULL)
-		/* The new one's snapshots know more from now on. */
+		/* From here on the new process writes the snapshots, since it learns more. */
 		kvw_state_rest(app->state, true);
 	if (app->feed != NULL)
 		caches = kvw_feed_hand_over(
@@ -152,8 +154,8 @@ static void drain_loops(struct watch *watch, int signal)
 	struct kvw_app *app = watch->app;
 
 	if (watch->handed && !watch->warned) {
-		/* A service manager that stops all processes of a service sends one;
-		 * its streams may finish. */
+		/* One such signal is ignored, since a service manager sends it to all processes of
+		 * a service when it stops one: the streams may still finish. */
 		kvw_info("app",
 			"handed over, finishing what runs; a second signal leaves at once "
 			"signal=%s",
@@ -209,7 +211,7 @@ static bool is_over(const struct watch *watch)
 	       (!watch->handed || kvw_admin_handed_over(app->admin));
 }
 
-/* A second signal leaves at once. */
+/* Waits for signals; a second signal to end leaves at once. */
 void kvw_app_wait(struct kvw_app *app)
 {
 	struct watch watch = {.app = app, .watchdog_ns = kvw_notify_watchdog_ns()};

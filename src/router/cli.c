@@ -1,13 +1,13 @@
 /*
- * cli.c - the command line of kvway: a file, or a few flags instead of one.
+ * cli.c - reads the command line of kvway: a configuration file, or a few flags instead of one.
  *
- * The two do not mix: with a file, every setting is in the file, so that what runs is what is
- * written there. Each flag that sets something is one row of `settings`, which drives parsing,
- * refusal together with -c, and --help alike. The flags of production-stack's router stand in
- * config/stack_flags.def and are only collected here. config/ checks values and names the flag.
+ * The two do not mix: with a file, every setting is in the file, so that the file shows what runs.
+ * Each flag that sets something is one row of `settings`, which drives parsing, refusal together
+ * with -c, and --help alike. The flags of production-stack's router stand in config/stack_flags.def
+ * and are only collected here. config/ checks values and names the flag.
  *
  * After a mistyped command line kvway writes one line that names the mistake and one that says
- * where to read on, both to standard error, and exits with status 2.
+ * where help is found, both to standard error, and exits with status 2.
  */
 #include "cli.h"
 #include "cli_diff.h"
@@ -44,8 +44,8 @@ enum option_id {
 struct setting {
 	const char *name;
 	const char *value; /* for --help */
-	const char *key;   /* where it is in a file */
-	size_t offset;     /* of its text in struct kvw_config_flags; workers: SIZE_MAX */
+	const char *key;   /* the key that it sets, as in a file */
+	size_t offset;     /* offset of its text in struct kvw_config_flags; workers: SIZE_MAX */
 	const char *help;
 };
 
@@ -66,7 +66,7 @@ static const struct setting settings[] = {
 
 #define SETTING_COUNT (sizeof(settings) / sizeof(settings[0]))
 
-/* Use of the configuration. */
+/* The use of the configuration. */
 enum command { COMMAND_RUN, COMMAND_CHECK, COMMAND_RENDER };
 
 /* Options read so far. */
@@ -76,11 +76,11 @@ struct reader {
 	struct kvw_config_flags flags;
 	const char **workers; /* owned; room for every argument */
 	const char *given;    /* the first setting given; NULL: none */
-	const char *given_key; /* NULL: it sets none */
+	const char *given_key; /* key of the first setting that was given; NULL: it has none */
 	struct kvw_stack_given stack[KVW_STACK_FLAG_COUNT];
 	enum command command;
 	const char *diff; /* the file after --diff; NULL: none */
-	bool done;  /* nothing more to do, leave with cli->status */
+	bool done;  /* nothing is left to do: the program ends with cli->status */
 };
 
 static void fail_usage(struct reader *r)
@@ -179,7 +179,7 @@ static void print_help(FILE *out)
 		out);
 }
 
-/* `--lisen`: the nearest flag. */
+/* Reports an unknown flag such as `--lisen`, with the most similar one. */
 static void report_unknown_flag(struct reader *r, const char *argument)
 {
 	static const char *const others[] = {"config", "diff", "help", "takeover", "version"};
@@ -216,7 +216,7 @@ static void note_given(struct reader *r, const char *name, const char *key)
 	}
 }
 
-/* A flag of production-stack's router. */
+/* Notes a flag of production-stack's router. */
 static void take_stack_flag(struct reader *r, size_t index, const char *value)
 {
 	const struct kvw_stack_flag *flag = &kvw_stack_flags[index];
@@ -280,7 +280,9 @@ static void take_option(struct reader *r, int option, const char *argument)
 	} else if (optopt != 0 && strncmp(argument, "--", 2) == 0) {
 		fprintf(r->err, "kvway: %s: this flag takes no value\n", argument);
 		fail_usage(r);
-	} else if (optopt != 0) { /* maybe in the middle of "-xh", which argument is then past */
+	} else if (optopt != 0) {
+		/* a short flag that is not known; in "-xh" it may be the first of several, and
+		 * `argument` is then not it */
 		fprintf(r->err, "kvway: unknown flag -%c\n", optopt);
 		fail_usage(r);
 	} else {
@@ -309,7 +311,7 @@ static void read_options(struct reader *r, int argc, char **argv)
 								    : no_argument,
 				NULL, OPTION_STACK + (int)i};
 	opterr = 0;
-	optind = 0; /* glibc: start over, forget a former call */
+	optind = 0; /* glibc: starts over and forgets an earlier call */
 	while (!r->done) {
 		option = getopt_long(argc, argv, ":c:hV", options, NULL);
 		if (option == -1)
@@ -318,8 +320,8 @@ static void read_options(struct reader *r, int argc, char **argv)
 	}
 }
 
-/* Words that are no flags: at most one of `check` and `render`;
- * `explain` and `workers` were seen before. */
+/* Reads words that are not flags: at most one of `check` and `render`; `explain` and `workers` were
+ * handled before. */
 static void read_words(struct reader *r, int argc, char **argv)
 {
 	static const char *const words[] = {
@@ -388,7 +390,7 @@ static void check_combination(struct reader *r)
 	}
 }
 
-/* From the file, or from the flags if path is NULL. */
+/* Loads the configuration from the file, or from the flags if path is NULL. */
 static enum kvw_err load_config(const char *path, const struct kvw_config_flags *flags,
 	FILE *errors, struct kvw_config **out)
 {
@@ -427,7 +429,7 @@ static void check_diff(struct reader *r, const struct kvw_config *config)
 	kvw_config_destroy(running);
 }
 
-/* Flags without an effect: what their users expect of them. */
+/* Prints which flags have no effect, and what their users may expect instead. */
 static void explain_stack_flags(const struct reader *r)
 {
 	for (size_t i = 0; i < r->flags.stack_count; i++) {
@@ -438,7 +440,8 @@ static void explain_stack_flags(const struct reader *r)
 	}
 }
 
-/* The secret of tenants' salts, as a start would read it. False: as below. */
+/* Checks that the secret of tenants' salts can be read, as at a start. False: a mistake was
+ * printed. */
 static bool check_tenants(struct reader *r, const struct kvw_config *config)
 {
 	struct kvw_tenants *tenants = NULL;
@@ -452,7 +455,7 @@ static bool check_tenants(struct reader *r, const struct kvw_config *config)
 	return tenants != NULL;
 }
 
-/* A file of keys, "": none. False: it has mistakes, which were said. */
+/* Checks a file of keys; "": there is none. False: mistakes were printed. */
 static bool check_keys(struct reader *r, const char *path)
 {
 	struct kvw_keyring *ring = NULL;
@@ -469,7 +472,7 @@ static bool check_keys(struct reader *r, const char *path)
 	return true;
 }
 
-/* The file of keys that sign tokens, likewise. */
+/* Checks the file of keys that verify tokens. False: mistakes were printed. */
 static bool check_token_keys(struct reader *r, const struct kvw_config *config)
 {
 	const char *path = config->auth_jwt_jwks_file;
@@ -485,7 +488,7 @@ static bool check_token_keys(struct reader *r, const struct kvw_config *config)
 	return true;
 }
 
-/* Can snapshots be written? False: no, and why was said. */
+/* Checks whether snapshots can be written. False: they cannot, and the reason was printed. */
 static bool check_state(struct reader *r, const struct kvw_config *config)
 {
 	char why[KVW_STATE_WHY];
@@ -498,8 +501,8 @@ static bool check_state(struct reader *r, const struct kvw_config *config)
 	return false;
 }
 
-/* Addresses for engines that an upgrade cannot hand on, since libzmq alone understands them
- * (feeds/listener.h): no mistake. */
+/* Prints which addresses for engines cannot be passed on in an upgrade, since only libzmq
+ * understands them (feeds/listener.h). That is no mistake. */
 static void check_listeners(struct reader *r, const struct kvw_config *config)
 {
 	const struct {
@@ -576,7 +579,7 @@ static void load_settings(struct reader *r)
 	r->cli->config = config;
 }
 
-/* `render` of a manifest, and not of a configuration of kvway. */
+/* Returns whether `render` is called for a manifest rather than for a configuration of kvway. */
 static bool is_manifest(int argc, char **argv)
 {
 	static const char *const words[] = {"--file", "--fields", "--help", "-h"};

@@ -1,8 +1,8 @@
 /*
- * cli_diff.c - see cli_diff.h.
+ * cli_diff.c - prints differences as a table.
  *
- * Columns are as wide as their widest text, at most WIDTH_MAX: a longer one pushes its line out, so
- * that it stays whole.
+ * Columns are as wide as their widest text, but at most WIDTH_MAX: a longer text is printed whole,
+ * and only its own line is wider.
  */
 #include "cli_diff.h"
 
@@ -14,12 +14,12 @@
 
 /* One line of the table. Borrowed. */
 struct row {
-	const char *worker; /* URL; NULL: a key of the router */
-	const char *key;    /* NULL: the worker itself */
+	const char *worker; /* URL of a worker; NULL: the row is a key of the router */
+	const char *key;    /* the key; NULL: the worker itself was added or removed */
 	const char *before, *after, *when;
 };
 
-/* A row for each difference, in a fixed order. */
+/* Collects a row for each difference, in a fixed order. */
 struct rows {
 	const struct kvw_config_diff *diff;
 	size_t key, worker, worker_key;
@@ -69,7 +69,7 @@ static size_t length_of(const char *text)
 	return length;
 }
 
-/* `worker URL KEY`, `worker URL` or `KEY`. */
+/* Returns the length of `worker URL KEY`, `worker URL` or `KEY`. */
 static size_t name_length(const struct row *row)
 {
 	size_t length = row->worker != NULL ? strlen("worker ") + strlen(row->worker) : 0;

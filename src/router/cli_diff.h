@@ -1,5 +1,5 @@
 /*
- * cli_diff.h - what `kvway check --diff` prints: what a reload would change.
+ * cli_diff.h - prints what a reload would change, for `kvway check --diff`.
  */
 #ifndef KVW_CLI_DIFF_H
 #define KVW_CLI_DIFF_H
@@ -8,7 +8,8 @@
 
 #include "config/diff.h"
 
-/* A table of what differs, then a line that sums it up. `running` is the name of the old one. */
+/* Prints a table of the differences, then a line that sums them up. running: the name of the old
+ * configuration. */
 void kvw_cli_print_diff(FILE *out, const struct kvw_config_diff *diff, const char *running);
 
 #endif

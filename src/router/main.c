@@ -15,7 +15,7 @@
 #include "takeover/successor.h"
 #include "workers/command.h"
 
-/* The end of a command. What was cut must not look whole. */
+/* Ends a command. Output that could not be written completely must not pass for complete. */
 static int leave(int status)
 {
 	return !kvw_standard_out_whole("kvway") && status == KVW_CLI_OK ? KVW_CLI_FAILED : status;

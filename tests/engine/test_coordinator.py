@@ -14,8 +14,9 @@ import subprocess
 import pytest
 
 from lmc import PYTHON, START_SECONDS
+from rig.lmcache_node import LMCacheNode, SharedL2
 from rig.lmcache_server import LMCacheServer
-from rig.router import Router, die_with_parent
+from rig.router import Router, with_parent
 from rig.sim import Sim
 from rig.wait import Port, until
 
@@ -32,15 +33,14 @@ class StockCoordinator:
         self.address = f"127.0.0.1:{self.port.number}"
         self.log_path = directory / "coordinator.log"
         self.popen = subprocess.Popen(
-            [
+            with_parent([
                 pathlib.Path(PYTHON).parent / "lmcache", "coordinator", "--host", "127.0.0.1",
                 "--port", str(self.port.number), "--chunk-size", str(CHUNK),
                 "--eviction-check-interval", "0", "--instance-timeout", "3600",
-            ],
+            ]),
             stdout=open(self.log_path, "ab"),
             stderr=subprocess.STDOUT,
             env={**os.environ, "LMCACHE_TRACK_USAGE": "false", "DO_NOT_TRACK": "1"},
-            preexec_fn=die_with_parent,
         )  # fmt: skip
         until(self._up, 5 * START_SECONDS, "the coordinator to listen")
 
@@ -64,7 +64,8 @@ def both(tmp_path):
     address = f"127.0.0.1:{port.number}"
     config = {
         "routing.strategy": "kvaware", "kvaware.lmcache.coordinator": address,
-        "kvaware.lmcache.heartbeat_timeout": "1h",
+        "kvaware.lmcache.heartbeat_timeout": "1h", "kvaware.lmcache.chunk_size": str(CHUNK),
+        "kvaware.lmcache.l2_evict": "false",
     }  # fmt: skip
     router = Router(tmp_path, sim.workers, config)
     router.wait_up(sim.workers)
@@ -88,7 +89,8 @@ class Fleet:
     def __init__(self, seed, ask):
         self.random, self.ask = random.Random(seed), ask
         self.servers = [
-            LMCacheServer("", f"mp-{i}", chunk=CHUNK, incarnation=100, ranks=1 + i % 2) for i in range(4)
+            LMCacheServer("", f"mp-{i}", chunk=CHUNK, incarnation=100, ranks=1 + i % 2, blake3=True)
+            for i in range(4)
         ]
         base = self.random.choices(range(1000), k=8 * CHUNK)
         self.prompts = [
@@ -149,6 +151,28 @@ class Fleet:
             self.random.shuffle(batches)
         self.equal("POST", "/events", {"batches": batches})
 
+    def operate(self):
+        """What an operator does: quotas and pins."""
+        roll = self.random.random()
+        salt = self.random.choice(["_default", "tenant-a", "x"])
+        if roll < 0.3:
+            body = {"limit_gb": self.random.choice([0, 0.5, 1e-5, 3])}
+            self.equal("PUT", f"/quota/{salt}", body)
+        elif roll < 0.4:
+            self.equal("DELETE", f"/quota/{salt}")
+        elif roll < 0.5:
+            self.equal("PUT", "/quota/config", {"default_limit_gb": self.random.choice([None, 0, 0.25])})
+        else:
+            self.equal(self.random.choice(["POST", "DELETE"]), "/cache/pins", self.tokens())
+
+    def tokens(self):
+        prompt = self.random.choice(self.prompts)
+        return {
+            "model_name": self.servers[0].model, "world_size": self.random.choice([1, 2]),
+            "token_ids": prompt[: self.random.randrange(1, len(prompt))],
+            "cache_salt": self.random.choice(["", "tenant-a", "x"]),
+        }  # fmt: skip
+
     def equal(self, method, path, body=None):
         theirs, ours = self.ask(method, path, body)
         assert theirs == ours, (method, path, theirs, ours)
@@ -162,10 +186,73 @@ class Fleet:
         for query in ("limit=10000", "limit=7&offset=3&tier=l2", "tier=l1&instance_id=mp-1", "backend=s3"):
             theirs, ours = self.ask("GET", f"/directory/keys?{query}")
             assert ordered(theirs) == ordered(ours), query
+        for path in ("/quota", "/quota?tier=l1", "/quota/_default", "/quota/tenant-a", "/quota/x?tier=l1",
+                     "/quota/config", "/cache/pins", "/cache/pins?limit=3&offset=5&cache_salt=x"):  # fmt: skip
+            self.equal("GET", path)
         for _ in range(prompts):
+            self.equal("POST", "/directory/lookup", self.tokens())
             server, prompt = self.random.choice(self.servers), self.random.choice(self.prompts)
             keys = [e["key"] for e in server.entries(prompt, salt=self.random.choice(["", "tenant-a", "x"]))]
             self.equal("POST", "/directory/lookup", {"keys": keys})
+
+
+WRONG = [
+    ("PUT", "/quota/x", {}),
+    ("PUT", "/quota/x", {"limit_gb": -1}),
+    ("PUT", "/quota/x", {"limit_gb": 1, "tier": "l1"}),
+    ("PUT", "/quota/x", {"limit_gb": 1, "tier": "l3"}),
+    ("PUT", "/quota/config", {"default_limit_gb": -1}),
+    ("PUT", "/quota/config", {"default_limit_gb": 1, "tier": "all"}),
+    ("GET", "/quota?tier=all", None),
+    ("GET", "/quota/x?tier=all", None),
+    ("GET", "/quota/config?tier=l1", None),
+    ("DELETE", "/quota/x?tier=l1", None),
+    ("DELETE", "/quota/config", None),
+    ("POST", "/quota", None),
+    ("POST", "/cache/pins", {"model_name": "m", "token_ids": [1]}),
+    ("POST", "/cache/pins", {"model_name": "m@x", "world_size": 1, "token_ids": [1] * CHUNK}),
+    ("POST", "/cache/pins", {"model_name": "m", "world_size": 1, "token_ids": [1], "cache_salt": "a/b"}),
+    ("GET", "/cache/pins?limit=0", None),
+    ("POST", "/directory/lookup", {"token_ids": [1] * CHUNK}),
+    ("POST", "/cache/prefetches", {"instance_id": "none", "model_name": "m", "world_size": 1}),
+    ("POST", "/cache/delete", {"instance_id": "none", "model_name": "m", "world_size": 1}),
+    ("POST", "/cache/delete", {"instance_id": "none", "model_name": "m", "world_size": 1, "tier": "x"}),
+    ("GET", "/cache/prefetches/none/r", None),
+    ("GET", "/cache/prefetches/none", None),
+]
+
+
+def test_wrong_requests_have_the_same_status(both):
+    for method, path, body in WRONG:
+        both(method, path, body)
+
+
+def test_what_servers_are_asked_is_the_same(both):
+    """Prefetches and deletions, with a pin in the way: the answers, and what the server got."""
+    node = LMCacheNode("", "mp-node", chunk=CHUNK, blake3=True, l2=SharedL2())
+    try:
+        body = {"instance_id": "mp-node", "ip": "127.0.0.1", "http_port": node.http.server_address[1]}
+        both("POST", "/instances", body)
+        tokens = {"model_name": node.model, "world_size": 2, "token_ids": list(range(5 * CHUNK + 3)), "cache_salt": "t"}
+        named = {**tokens, "instance_id": "mp-node"}
+        pinned = {**tokens, "token_ids": list(range(2 * CHUNK))}
+        asked = [
+            ("POST", "/cache/prefetches", named), ("POST", "/cache/prefetches", {**named, "token_ids": [1]}),
+            ("GET", "/cache/prefetches/mp-node/r-1", None), ("GET", "/cache/prefetches/mp-node/r-2", None),
+            ("POST", "/cache/pins", pinned), ("POST", "/cache/delete", named),
+            ("POST", "/cache/delete", {**named, "tier": "l1"}), ("POST", "/cache/delete", {**named, "force": True}),
+            ("GET", "/cache/pins", None), ("POST", "/cache/delete", {**named, "token_ids": [1]}),
+        ]  # fmt: skip
+        for method, path, body in asked:
+            node.asked.clear()
+            theirs, ours = both(method, path, body)
+            assert theirs == ours, (method, path)
+            assert len(node.asked) in (0, 2) and node.asked[:1] == node.asked[1:], (method, path)
+        node.fault = "refuse"
+        for method, path, body in asked[:3] + asked[5:6]:
+            both(method, path, body)
+    finally:
+        node.close()
 
 
 def ordered(page):
@@ -180,6 +267,7 @@ def test_random_servers_leave_both_coordinators_alike(both, seed):
     fleet = Fleet(seed, both)
     for round_ in range(ROUNDS):
         fleet.step()
+        fleet.operate()
         if round_ % 50 == 49:
             fleet.check(20)
     fleet.check(PROMPTS)

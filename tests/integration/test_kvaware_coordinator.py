@@ -231,6 +231,28 @@ def test_directory_answers_by_keys_and_pages(stage):
     assert server.ask("GET", "/instances/other/usage")[0] == 404
 
 
+def test_a_lookup_by_tokens_finds_what_servers_name_by_blake3(stage):
+    s = stage(1, {"kvaware.lmcache.chunk_size": str(CHUNK)})
+    server = s.server(ranks=2, blake3=True)
+    prompt = ids(31, 3 * CHUNK + 5)
+    server.store(prompt, salt="tenant-a")
+    entries = server.entries(prompt, salt="tenant-a")
+    other_group = {"key": {**entries[0]["key"], "object_group_id": 7}, "size_bytes": 1,
+                   "token_ids": [], "token_offset": -1}  # fmt: skip
+    server.send(server.batch("store", [other_group]))
+    body = {"token_ids": prompt, "model_name": server.model, "world_size": 2, "cache_salt": "tenant-a"}
+    status, found = server.ask("POST", "/directory/lookup", body)
+    assert (status, found["chunks"]) == (200, 3)
+    keys = [entry["key"] for entry in entries]
+    assert [r["key"] for r in found["results"]] == keys[:1] + [other_group["key"]] + keys[1:]
+    assert all(len(r["placements"]) == 1 for r in found["results"])
+    assert found["results"][0]["token_ids"] == prompt[:CHUNK]
+    status, found = server.ask("POST", "/directory/lookup", {**body, "cache_salt": ""})
+    assert [r["placements"] for r in found["results"]] == [[]] * 6
+    status, found = server.ask("POST", "/directory/lookup", {**body, "token_ids": prompt[: CHUNK - 1]})
+    assert (status, found) == (200, {"chunks": 0, "results": []})
+
+
 def test_an_answer_that_would_be_too_long_is_refused(stage):
     server = stage(1).server()
     server.chunk = 8192
@@ -247,8 +269,9 @@ def test_an_answer_that_would_be_too_long_is_refused(stage):
     [
         ("GET", "/", None, 404),
         ("GET", "/v2/instances", None, 404),
-        ("GET", "/quota", None, 501),
-        ("POST", "/cache/pins", {}, 501),
+        ("POST", "/quota", {}, 405),
+        ("POST", "/cache/pins", {}, 422),
+        ("GET", "/cache/other", None, 404),
         ("DELETE", "/events", None, 405),
         ("GET", "/instances/mp-one/heartbeat", None, 405),
         ("POST", "/instances", {"http_port": 1}, 422),
@@ -263,7 +286,12 @@ def test_an_answer_that_would_be_too_long_is_refused(stage):
         ("POST", "/directory/lookup", {}, 422),
         ("POST", "/directory/lookup", {"keys": [{}]}, 422),
         ("POST", "/directory/lookup", {"keys": [{}], "token_ids": [1]}, 422),
-        ("POST", "/directory/lookup", {"token_ids": [1], "model_name": "m"}, 501),
+        ("POST", "/directory/lookup", {"token_ids": [1]}, 422),
+        ("POST", "/directory/lookup", {"token_ids": [-1], "model_name": "m"}, 422),
+        ("POST", "/directory/lookup", {"token_ids": ["1"], "model_name": "m"}, 422),
+        ("POST", "/directory/lookup", {"token_ids": [1], "model_name": "m", "world_size": 0}, 422),
+        ("POST", "/directory/lookup", {"token_ids": [1], "model_name": "m@x"}, 400),
+        ("POST", "/directory/lookup", {"token_ids": [1], "model_name": "m", "cache_salt": "a/b"}, 400),
         ("GET", "/directory/keys?limit=0", None, 422),
         ("GET", "/directory/keys?limit=10001", None, 422),
         ("GET", "/directory/keys?offset=-1", None, 422),
@@ -329,6 +357,25 @@ def test_no_coordinator_is_there_without_its_key(stage, kvway):
     with pytest.raises(OSError):
         LMCacheServer(s.address).ask("GET", "/healthz")
     assert not any("kvway_kvaware_coordinator" in str(name) for name in s.router.metrics())
+
+
+def test_the_list_of_workers_shows_their_servers_and_what_is_lacking(stage):
+    s = stage(names=("", "mp-two"))
+
+    def told(number):
+        rows = ask(s.router.admin_port, "GET", "/workers").json()
+        return next(r for r in rows if r["url"] == s.workers[number].url)["cache_told_by"]["lmcache"]
+
+    until(lambda: "has registered from this worker's address" in told(0)["wrong"], 5, "the reason")
+    assert "its lmcache_instance names" in told(1)["wrong"]
+    one = s.server("mp-one")
+    until(lambda: told(0) == {"coverage": "full", "wrong": "", "instance": "mp-one"}, 5, "the mapping")
+    s.server("mp-other")
+    until(lambda: "several LMCache servers" in told(0)["wrong"], 5, "the reason")
+    one.leave()
+    until(lambda: told(0)["instance"] == "mp-other", 5, "the other server")
+    s.server("mp-two")
+    until(lambda: told(1)["instance"] == "mp-two", 5, "the named server")
 
 
 def test_a_stopped_router_lets_its_servers_go(stage):

@@ -1,6 +1,8 @@
 """What a new kvway knows of the caches after it has taken over, and the addresses at which engines connect."""
 
+import http.client
 import json
+import threading
 
 import pytest
 
@@ -175,20 +177,97 @@ def test_a_worker_that_goes_before_an_upgrade_is_forgotten(lmcache):
     until(lambda: line.metric("kvway_kvaware_lmcache", what="keys") == 0, 10, "it to be forgotten")
 
 
-def test_the_coordinators_address_is_handed_over_and_its_servers_register_again(stage):
-    """The directory is not handed over: the node goes by text until its L1 was replaced."""
+@pytest.fixture
+def coordinator(stage):
+    """coordinator() -> kvways that are LMCache's coordinator, their worker, and a server that reports."""
     port = Port()
-    line, workers = stage({**SHOWN, "kvaware.lmcache.coordinator": f"127.0.0.1:{port.number}"}, count=1)
-    server = LMCacheServer(f"127.0.0.1:{port.number}", chunk=CHUNK)
-    server.register()
-    server.config(capacity=4 * 4096)
-    server.store(ids(1, 2 * CHUNK))
-    wait_coverage(line, workers, "lmcache")
-    line.upgrade()
-    assert server.beat() == 404
-    assert server.register()["re_registered"] is False
-    server.config(capacity=4 * 4096, revision=2)
-    wait_coverage(line, workers, "lmcache", 1)
-    server.store(ids(2, 4 * CHUNK))
-    wait_coverage(line, workers, "lmcache")
+
+    def make():
+        line, workers = stage(
+            {
+                **SHOWN, "kvaware.lmcache.coordinator": f"127.0.0.1:{port.number}",
+                "kvaware.lmcache.chunk_size": CHUNK,
+            },
+            count=1,
+        )  # fmt: skip
+        server = LMCacheServer(f"127.0.0.1:{port.number}", chunk=CHUNK, blake3=True)
+        server.register(metadata={"zone": "a"})
+        server.config()
+        server.store(ids(1, 2 * CHUNK))
+        wait_coverage(line, workers, "lmcache")
+        return line, workers, server
+
+    yield make
     port.close()
+
+
+def listed(server):
+    return sorted(server.ask("GET", "/directory/keys")[1]["keys"], key=lambda row: row["key"]["chunk_hash_hex"])
+
+
+def test_what_the_coordinator_knows_comes_over(coordinator):
+    line, workers, server = coordinator()
+    shared = {"tier": "l2", "backend": "fs", "shared": True}
+    for seed in (3, 4):
+        server.send(server.batch("store", server.entries(ids(seed, 3 * CHUNK), known=False, salt="t-a"), **shared))
+    body = {"model_name": server.model, "world_size": 1, "token_ids": ids(3, 2 * CHUNK), "cache_salt": "t-a"}
+    assert server.ask("POST", "/cache/pins", body)[0] == 200
+    assert server.ask("PUT", "/quota/t-a", {"limit_gb": 1})[0] == 200
+    assert server.ask("PUT", "/quota/config", {"default_limit_gb": 2})[0] == 200
+    paths = ("/instances", "/instances/usage", "/directory/stats", "/quota", "/quota/config", "/cache/pins")
+    before = [server.ask("GET", path) for path in paths]
+    keys = listed(server)
+    line.upgrade()
+    assert [server.ask("GET", path) for path in paths] == before
+    assert listed(server) == keys
+    until(lambda: line.metric("kvway_kvaware_coordinator_total", what="recalled") == 8, 5, "the metric")
+    wait_coverage(line, workers, "lmcache")
+    assert complete(line, ids(1, 2 * CHUNK) + [1] * 5).predicted == 2 * CHUNK
+    assert server.beat() == 200
+    assert server.store(ids(2, CHUNK)) == {"applied": 1, "duplicates": 0, "stale": 0}
+    wait_coverage(line, workers, "lmcache")
+    assert server.send({**server.batch("store"), "seq": 1})["duplicates"] == 1
+
+
+def test_a_report_that_neither_coordinator_got_is_a_gap(coordinator):
+    line, workers, server = coordinator()
+    line.upgrade()
+    server.batch("store", lost=True)
+    server.store(ids(2, CHUNK))
+    wait_coverage(line, workers, "lmcache", 1)
+
+
+def test_a_server_that_reports_all_the_time_is_known_whole_after_each_upgrade(coordinator):
+    """A thread reports one chunk after the other by one kept connection, as LMCache's servers do."""
+    line, workers, server = coordinator()
+    done, faults = threading.Event(), []
+
+    def report():
+        connection, seed = http.client.HTTPConnection(server.address, timeout=20), 100
+        while not done.is_set():
+            seed += 1
+            body = json.dumps({"batches": [server.batch("store", server.entries(ids(seed, CHUNK)))]})
+            for _ in range(2):  # an idle connection may be closed at any time
+                try:
+                    connection.request("POST", "/events", body)
+                    answer = connection.getresponse()
+                    if answer.status != 200 or json.loads(answer.read())["stale"]:
+                        faults.append(answer.status)
+                    break
+                except OSError:
+                    connection.close()
+        connection.close()
+
+    thread = threading.Thread(target=report)
+    thread.start()
+    try:
+        for _ in range(3):
+            line.upgrade()
+    finally:
+        done.set()
+        thread.join()
+    assert not faults
+    stats = server.ask("GET", "/directory/stats")[1]
+    assert stats["l1_count"] == 2 + server.seq - 2
+    wait_coverage(line, workers, "lmcache")
+    assert line.metric("kvway_kvaware_coordinator_total", what="gaps") == 0

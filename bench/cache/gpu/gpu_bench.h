@@ -20,7 +20,7 @@ struct kvb_gpu_options {
 	const char *driver;  /* NULL: the machine's */
 	const char *library; /* NULL: the one next to libkvtier */
 	bool device_only;
-	/* of struct kvt_gpu_config; 0: its default */
+	/* as in struct kvt_gpu_config; 0: the default */
 	uint32_t method, streams, depth;
 	double multiprocessor_share;
 	uint64_t staging_bytes;

@@ -1,11 +1,14 @@
 /*
- * gpu_bench_device.c - the CUDA backend against one contiguous pinned copy, each way and both at once.
+ * gpu_bench_device.c - the CUDA backend against one contiguous pinned copy, each way and both at
+ * once.
  *
- * Ours: all chunks of a pass, as many begun as the backend takes, until the last is over. The peer: one
- * asynchronous copy of as many bytes between pinned memory and memory of the device, and for both ways two of
- * them on two streams. At the end, outside of the measured time, all blocks go out and back in and are compared.
+ * Ours: all chunks of a pass, as many begun as the backend takes, until the last is over. The peer:
+ * one asynchronous copy of as many bytes between pinned memory and memory of the device, and for
+ * both ways two of them on two streams. At the end, outside of the measured time, all blocks go out
+ * and back in and are compared.
  *
- * Fragments: the same chunks as tokens of keys and values in turn, scattered as they are and with all keys turned.
+ * Fragments: the same chunks as tokens of keys and values in turn, scattered as they are and with
+ * all keys turned.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -208,7 +211,8 @@ static void measure(struct bench *b, const struct kvb_gpu_options *options,
 		print_series(&series[what], metrics[what], geometry->name, &used[what]);
 }
 
-/* Keys and values as vLLM's attention keeps them, heads outside: 256 bytes of a key, then its value. */
+/* Adds a view of keys and values in the layout of vLLM's attention with the heads as an outer axis:
+ * 256 bytes of a key, then those of its value. */
 static enum kvt_status add_view(struct bench *b, void *const *layers, uint64_t blocks)
 {
 	const struct kvt_gpu_parts parts = {TOKENS, 4 * HEAD};

@@ -1,5 +1,5 @@
 /*
- * figures.c - see figures.h.
+ * figures.c - what rounds measured, as JSON lines on standard output and a table on standard error.
  */
 #include "bench/cache/memory/figures.h"
 

@@ -1,5 +1,5 @@
 /*
- * shelf.c - see shelf.h.
+ * shelf.c - something with chunks in chains that can be looked up: the library, or its index alone.
  *
  * Chunks of the library are reserved and committed with checksums that are handed in, so that not a
  * byte of them is touched: a million of them need addresses and no memory.

@@ -1,8 +1,8 @@
 /*
  * shelf.h - something with chunks in chains that can be looked up: the library, or its index alone.
  *
- * The chunks have a place and no bytes: what is measured is finding them. The library's arena bounds
- * how many there can be; the index alone has no such bound.
+ * The chunks have a place and no bytes: what is measured is finding them. The library's arena
+ * bounds how many there can be; the index alone has no such bound.
  */
 #ifndef KVB_SHELF_H
 #define KVB_SHELF_H
@@ -25,7 +25,7 @@ struct kvb_shelf *kvb_shelf_of_index(uint32_t chunks, const char *policy);
 struct kvb_shelf *kvb_shelf_of_cache(uint32_t chunks, const char *policy);
 void kvb_shelf_close(struct kvb_shelf *shelf);
 
-/* False: refused. */
+/* Returns false if the operation is refused. */
 bool kvb_shelf_put(
 	struct kvb_shelf *shelf, const struct kvt_key *key, const struct kvt_key *parent);
 

@@ -1,5 +1,5 @@
 /*
- * team.c - see team.h.
+ * team.c - the same work on several threads at once, timed by those threads.
  */
 #include "bench/cache/memory/team.h"
 

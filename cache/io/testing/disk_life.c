@@ -1,5 +1,5 @@
 /*
- * disk_life.c - creation, end, inspection and manipulation of disks.
+ * disk_life.c - creates and destroys disks in memory, and reads and changes their contents.
  */
 #include <assert.h>
 #include <stdlib.h>

@@ -1,11 +1,11 @@
 /*
- * disk_loss.c - makes the disk as found after a kill or a loss of power.
+ * disk_loss.c - makes the disk that would be found after a kill or a loss of power.
  *
- * The pass over the record follows the order in which events took effect: finished events by their moment, then those
- * under way. Each event is sure, or its fate is drawn: kept, lost, or (writes) torn into pages. Fates are drawn first,
- * since a kept page implies all earlier writes of the same page: a device receives a page as it was in memory at some
- * time, never a mixture of two such pages. Then the events are applied to a copy of the state at the record's
- * beginning.
+ * The pass over the record follows the order in which events took effect: finished events by their
+ * moment, then those under way. Each event is sure, or its fate is drawn: kept, lost, or (writes)
+ * torn into pages. Fates are drawn first, since a kept page implies all earlier writes of the same
+ * page: a device receives a page as it was in memory at some time, never a mixture of two such
+ * pages. Then the events are applied to a copy of the state at the record's beginning.
  *
  * Each history has a style, so that the extremes (all lost, all kept) are as frequent as mixtures.
  */
@@ -15,12 +15,13 @@
 #include "base/random.h"
 #include "io/testing/disk_state.h"
 
-/* The fate of one inode. */
+/* The fate of one inode in the loss. */
 struct lost_inode {
 	struct disk_inode *to;
-	uint64_t safe_until; /* moment up to which finished writes are sure */
-	bool stopped;        /* a length was lost, and so are later ones */
-	uint32_t *last;      /* per page: 1 + place in the order of the last kept write */
+	uint64_t safe_until; /* finished writes up to this moment are safe */
+	bool stopped;        /* a change of length was lost, and so are all later ones */
+	/* for each page: 1 + the place, in the order of effects, of the last write that is kept */
+	uint32_t *last;
 	uint64_t pages;
 };
 
@@ -31,12 +32,12 @@ struct loss {
 	enum kvt_disk_end end;
 	uint64_t moment;
 	uint64_t random;
-	uint32_t losing; /* share of unsure events that are lost, in 256: 0: none, 256: all */
-	bool journal;    /* names are kept up to a random point */
+	uint32_t losing; /* how many of 256 unsafe events are lost; 0: none, 256: all */
+	bool journal;    /* changes of names are kept up to a random point, as by a journal */
 	bool names_stopped;
 	struct lost_inode *inodes;
 	size_t inode_count;
-	size_t *order; /* indexes of events, in the order of effect */
+	size_t *order; /* indexes of events in the order in which they took effect */
 	size_t count;
 };
 
@@ -47,7 +48,7 @@ static uint64_t effect_of(const struct loss *l, const struct disk_event *e)
 	return e->finished <= l->moment ? e->finished : UINT64_MAX / 2 + e->begun;
 }
 
-/* The moment up to which finished changes of a folder's names are sure. */
+/* Returns the moment up to which finished changes of a folder's names are safe. */
 static uint64_t folder_safe_until(const struct loss *l, const char *folder)
 {
 	uint64_t until = 0;
@@ -84,7 +85,8 @@ static bool lose(struct loss *l)
 	return kvw_random(&l->random) % 256 < l->losing;
 }
 
-/* --- writes ------------------------------------------------------------------------------------- */
+/* --- writes
+ * ------------------------------------------------------------------------------------- */
 
 static enum fate draw_fate(struct loss *l)
 {
@@ -134,7 +136,8 @@ static bool apply_write(struct loss *l, const struct disk_event *e, size_t place
 	return ok;
 }
 
-/* --- lengths and names -------------------------------------------------------------------------- */
+/* --- lengths and names
+ * -------------------------------------------------------------------------- */
 
 static void apply_length(struct loss *l, const struct disk_event *e)
 {
@@ -176,7 +179,8 @@ static bool apply_name(struct loss *l, const struct disk_event *e)
 	return true;
 }
 
-/* --- all ---------------------------------------------------------------------------------------- */
+/* --- all
+ * ---------------------------------------------------------------------------------------- */
 
 static int by_effect(const void *a, const void *b, void *arg)
 {
@@ -201,7 +205,7 @@ static bool order_events(struct loss *l)
 	return true;
 }
 
-/* Copies all inodes as at the record's beginning, with what is known of each. */
+/* Copies all inodes as they were when the record began, with their data. */
 static bool copy_inodes(struct loss *l)
 {
 	uint32_t number = 0;
@@ -218,7 +222,7 @@ static bool copy_inodes(struct loss *l)
 		inode->to = disk_inode_new(l->to, i->folder, i->id);
 		if (inode->to == NULL || !disk_content_copy(&i->base, &inode->to->now))
 			return false;
-		inode->to->opens = 1; /* held by this function until all names are known */
+		inode->to->opens = 1; /* this function holds the inode until all names are known */
 	}
 	for (size_t i = 0; i < l->from->base_names.count; i++) {
 		const struct disk_name *n = &l->from->base_names.items[i];
@@ -290,7 +294,7 @@ static void loss_finish(struct loss *l)
 	free(l->order);
 }
 
-/* Draws the share of unsure events that are lost: none, all, or any share. */
+/* Draws which share of the unsafe events is lost: none, all, or any share. */
 static uint32_t draw_losing(uint64_t *random)
 {
 	static const uint32_t often[] = {0, 256, 8, 64, 128, 192, 248};

@@ -1,12 +1,13 @@
 /*
- * disk_state.c - pages, inodes, names and the record of a disk in memory.
+ * disk_state.c - keeps pages, inodes, names and the record of a disk in memory.
  */
 #include <stdlib.h>
 #include <string.h>
 
 #include "io/testing/disk_state.h"
 
-/* --- content ------------------------------------------------------------------------------------ */
+/* --- content
+ * ------------------------------------------------------------------------------------ */
 
 static bool content_room(struct disk_content *c, uint64_t pages)
 {
@@ -112,7 +113,8 @@ void disk_content_finish(struct disk_content *c)
 	*c = (struct disk_content){0};
 }
 
-/* --- inodes ------------------------------------------------------------------------------------- */
+/* --- inodes
+ * ------------------------------------------------------------------------------------- */
 
 struct disk_inode *disk_inode_new(struct kvt_disk *disk, const char *folder, uint64_t id)
 {
@@ -148,7 +150,8 @@ void disk_inode_let_go(struct kvt_disk *disk, struct disk_inode *inode)
 	free(inode);
 }
 
-/* --- names -------------------------------------------------------------------------------------- */
+/* --- names
+ * -------------------------------------------------------------------------------------- */
 
 static struct disk_name *find(
 	const struct disk_names *names, const char *folder, const char *name)
@@ -241,7 +244,8 @@ void disk_names_finish(struct kvt_disk *disk, struct disk_names *names)
 	*names = (struct disk_names){.base = names->base};
 }
 
-/* --- the record --------------------------------------------------------------------------------- */
+/* --- the record
+ * --------------------------------------------------------------------------------- */
 
 static char *copy_of(const char *text, bool *ok)
 {

@@ -10,22 +10,23 @@
 
 #include "io/testing/test_disk.h"
 
-/* Bytes of a file; pages that were never written are NULL and read as zeros. */
+/* The contents of a file. Pages that were never written are NULL, and read as zeros. */
 struct disk_content {
 	uint8_t **pages;
 	uint64_t page_count; /* of the array */
 	uint64_t length;
-	uint64_t allocated; /* bytes allocated, from the beginning on */
+	uint64_t allocated; /* number of allocated bytes, from the beginning of the file */
 };
 
 struct disk_inode {
-	uint64_t id; /* the same number in a disk made by kvt_disk_after */
+	uint64_t id; /* the inode has the same number in a disk that kvt_disk_after makes */
 	char *folder;
-	struct disk_content now, base; /* base: at the record's beginning */
-	uint32_t names, base_names; /* number of its names, now and at the record's beginning */
+	struct disk_content now, base; /* contents now, and when the record began (base) */
+	/* number of names that the inode has now, and had when the record began */
+	uint32_t names, base_names;
 	uint32_t opens;
-	uint32_t events; /* events of the record that name the inode */
-	uint32_t number; /* scratch number for kvt_disk_after */
+	uint32_t events; /* number of events in the record that are about this inode */
+	uint32_t number; /* a number that only kvt_disk_after uses */
 	struct disk_inode *next;
 };
 
@@ -37,7 +38,7 @@ struct disk_name {
 struct disk_names {
 	struct disk_name *items;
 	size_t count, room;
-	bool base; /* names at the record's beginning */
+	bool base; /* true for the names when the record began */
 };
 
 enum disk_event_kind {
@@ -55,7 +56,7 @@ enum disk_event_kind {
 /* One recorded action. */
 struct disk_event {
 	enum disk_event_kind kind;
-	struct disk_inode *inode; /* NULL: an event of a folder or a name */
+	struct disk_inode *inode; /* NULL: the event is about a folder or a name */
 	char *folder;             /* of names and folders */
 	char *name, *to;
 	uint64_t offset; /* DISK_LENGTH: the length */
@@ -80,9 +81,9 @@ struct kvt_disk {
 	struct disk_names names, base_names;
 	struct disk_log log;
 	uint64_t moment;
-	uint64_t random; /* state of the generator for the order of operations */
+	uint64_t random; /* state of the generator by which the order of operations is chosen */
 	uint64_t busy_until_ns;
-	struct disk_io *ios; /* all kvt_ios of the disk */
+	struct disk_io *ios; /* list of all kvt_ios on the disk */
 	struct kvt_disk_stats stats;
 };
 
@@ -98,20 +99,20 @@ void disk_inode_let_go(struct kvt_disk *disk, struct disk_inode *inode); /* free
 
 struct disk_inode *disk_names_find(
 	const struct disk_names *names, const char *folder, const char *name);
-/* Replaces the former inode of the name. */
+/* Makes the name refer to this inode, in place of a former one. */
 bool disk_names_set(struct kvt_disk *disk, struct disk_names *names, const char *folder,
 	const char *name, struct disk_inode *inode);
 bool disk_names_drop(
 	struct kvt_disk *disk, struct disk_names *names, const char *folder, const char *name);
 void disk_names_finish(struct kvt_disk *disk, struct disk_names *names);
 
-/* Adds an event that begins now; strings are copied, `data` is taken. *index is for
- * disk_log_finish_event; without a record only the moment counts. */
+/* Adds an event that begins now. Texts are copied, `data` is taken over. *index is for
+ * disk_log_finish_event. Without a record, the call only counts a moment. */
 bool disk_log_add(struct kvt_disk *disk, const struct disk_event *event, size_t *index);
 void disk_log_finish_event(struct kvt_disk *disk, size_t index);
 void disk_log_clear(struct kvt_disk *disk);
 
-/* Like kvt_disk_settle, with the lock held. */
+/* Like kvt_disk_settle; the caller holds the lock. */
 bool disk_settle(struct kvt_disk *disk);
 
 #endif

@@ -1,5 +1,5 @@
 /*
- * test_clock.c - time that a test owns.
+ * test_clock.c - a clock that stands still until a test, or a wait in a layer, moves it.
  */
 #include <time.h>
 

@@ -1,5 +1,5 @@
 /*
- * test_clock.h - time that a test owns.
+ * test_clock.h - a clock whose time a test sets.
  *
  * The clock stands still until the test advances it, or until a layer of this folder waits: the
  * wait moves the clock to the next due operation, or by the longest allowed wait. So a test with
@@ -13,11 +13,11 @@
 #include "kvtier/kvtier.h"
 
 struct kvt_test_clock {
-	_Atomic int64_t now_ns;  /* monotonic; the owner sets the first value */
-	_Atomic int64_t wall_ns; /* added to now_ns gives the time since 1970 */
+	_Atomic int64_t now_ns;  /* monotonic time; its first value is set by the owner */
+	_Atomic int64_t wall_ns; /* the difference between now_ns and the time since 1970 */
 };
 
-/* For kvt_config.clock; `clock` is borrowed. */
+/* Makes the clock for kvt_config.clock; `clock` is borrowed. */
 struct kvt_clock kvt_test_clock_use(struct kvt_test_clock *clock);
 
 static inline void kvt_test_clock_advance(struct kvt_test_clock *clock, int64_t ns)
@@ -25,7 +25,7 @@ static inline void kvt_test_clock_advance(struct kvt_test_clock *clock, int64_t 
 	atomic_fetch_add(&clock->now_ns, ns);
 }
 
-/* The present time; the machine's monotonic clock if `clock` is NULL. */
+/* Returns the present time; that of the machine's monotonic clock if `clock` is NULL. */
 int64_t kvt_test_clock_now(struct kvt_test_clock *clock);
 
 #endif

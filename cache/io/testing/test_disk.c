@@ -1,8 +1,9 @@
 /*
  * test_disk.c - kvt_ios on a disk in memory.
  *
- * Operations wait in a list per kvt_io and are executed in reap, which decides what a read finds, and which of two
- * writes to one place is the last. Each operation has a due time, by the latency and speed of the disk's options.
+ * Each kvt_io has a list of waiting operations. They are executed in reap, whose order decides
+ * which bytes a read finds, and which of two writes to one place is the last. Each operation has a
+ * due time, which follows from the latency and speed in the disk's options.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -19,9 +20,9 @@
 /* An operation under way. */
 struct pending {
 	struct kvt_io_op *op;
-	size_t event; /* the operation's event in the record */
+	size_t event; /* index of the operation's event in the record */
 	int64_t due_ns;
-	uint64_t check; /* hash of a write's bytes at submission */
+	uint64_t check; /* hash of a write's bytes when it was submitted */
 };
 
 struct disk_file {
@@ -35,9 +36,9 @@ struct disk_io {
 	char *folder;
 	bool owner; /* has the folder's lock */
 	bool woken;
-	struct pending *pending; /* room for more than the options' depth */
+	struct pending *pending; /* has room for more operations than the options' depth */
 	size_t pending_count, pending_room;
-	struct kvt_io_queue refused; /* operations finished before they began */
+	struct kvt_io_queue refused; /* operations that were refused before they began */
 	struct kvt_io_mode mode;
 	char why[KVT_REASON_BYTES];
 	struct disk_io *next; /* the disk's list */
@@ -59,7 +60,8 @@ static enum kvt_status leave(struct disk_io *d, enum kvt_status status, const ch
 	return status;
 }
 
-/* --- files and names ---------------------------------------------------------------------------- */
+/* --- files and names
+ * ---------------------------------------------------------------------------- */
 
 static struct disk_inode *make(struct disk_io *d, const char *name)
 {
@@ -147,7 +149,7 @@ static uint64_t allocated(const struct kvt_disk *disk)
 	return sum;
 }
 
-/* Returns whether the disk has room for a file of this size. */
+/* Returns whether a file of this size fits on the disk. */
 static bool fits(const struct kvt_disk *disk, const struct disk_inode *inode, uint64_t bytes)
 {
 	uint64_t used;
@@ -290,7 +292,8 @@ static enum kvt_status io_lock(struct kvt_io *io, int64_t *owner)
 	return leave(d, KVT_OK, "");
 }
 
-/* --- data --------------------------------------------------------------------------------------- */
+/* --- data
+ * --------------------------------------------------------------------------------------- */
 
 static uint8_t *gather(const struct kvt_io_op *op)
 {
@@ -303,7 +306,7 @@ static uint8_t *gather(const struct kvt_io_op *op)
 	return copy;
 }
 
-/* FNV-1a over words of eight bytes and the rest: only detects changes. */
+/* Computes FNV-1a over words of eight bytes and the rest; only to notice changes. */
 static uint64_t check_of(const struct kvt_io_op *op)
 {
 	uint64_t h = UINT64_C(0xcbf29ce484222325), word;
@@ -321,7 +324,7 @@ static uint64_t check_of(const struct kvt_io_op *op)
 	return h;
 }
 
-/* 0, or the operation's mistake as -errno. */
+/* Returns 0, or as -errno the mistake for which the operation is refused. */
 static int64_t refuse(struct disk_io *d, const struct kvt_io_op *op)
 {
 	const struct disk_file *file = (const struct disk_file *)op->file;
@@ -453,7 +456,7 @@ static void carry_out(struct disk_io *d, const struct pending *p)
 		disk_log_finish_event(d->disk, p->event);
 }
 
-/* Executes one due operation, in the disk's order. NULL: none is due. */
+/* Executes one operation that is due, in the order that the disk chooses. NULL: none is due. */
 static struct kvt_io_op *next_due(struct disk_io *d)
 {
 	int64_t now = kvt_test_clock_now(d->disk->options.clock);
@@ -488,7 +491,7 @@ static int64_t earliest(const struct disk_io *d)
 	return due_ns;
 }
 
-/* Waits until an operation is due, a thread wakes the layer, or wait_ns are over. */
+/* Waits until an operation is due, another thread wakes the layer, or wait_ns have passed. */
 static void wait_for_due(struct disk_io *d, int64_t wait_ns)
 {
 	struct kvt_test_clock *clock = d->disk->options.clock;

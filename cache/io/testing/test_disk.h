@@ -32,12 +32,15 @@
 
 struct kvt_disk_options {
 	uint64_t capacity;  /* bytes; 0: no limit */
-	uint32_t alignment; /* alignment of direct files; 0: KVT_DISK_PAGE */
+	uint32_t alignment; /* alignment that direct files need; 0: KVT_DISK_PAGE */
 	bool record;
-	uint64_t seed; /* seed of the order in which operations finish; 0: as submitted */
-	/* NULL: the machine's clock, and a wait waits. Else borrowed, and a wait moves it. */
+	/* seed for the order in which operations finish; 0: the order in which they were
+	 * submitted */
+	uint64_t seed;
+	/* NULL: the machine's clock is used, and a wait takes real time. Otherwise the clock is
+	 * borrowed, and a wait moves it. */
 	struct kvt_test_clock *clock;
-	/* time that operations take, one after another; 0: no time */
+	/* time that operations take, one after another; 0: none */
 	uint64_t latency_ns;
 	uint64_t bytes_per_second;
 };
@@ -46,40 +49,44 @@ struct kvt_disk;
 
 enum kvt_status kvt_disk_create(const struct kvt_disk_options *options, struct kvt_disk **out)
 	KVT_MUST_CHECK;
-void kvt_disk_destroy(struct kvt_disk *disk); /* NULL is allowed; its kvt_ios are gone */
+/* NULL is allowed; all kvt_ios of the disk must have been destroyed before */
+void kvt_disk_destroy(struct kvt_disk *disk);
 
-/* For kvt_config.io; the disk is borrowed. */
+/* Makes the layer for kvt_config.io; the disk is borrowed. */
 struct kvt_io_layer kvt_disk_layer(struct kvt_disk *disk);
 
-/* --- losing ------------------------------------------------------------------------------------- */
+/* --- losing
+ * ------------------------------------------------------------------------------------- */
 
 enum kvt_disk_end { KVT_DISK_KILL, KVT_DISK_POWER };
 
-/* Increases with every action that begins or finishes. */
+/* Returns a number that increases with every action that begins or finishes. */
 uint64_t kvt_disk_moment(struct kvt_disk *disk);
 
-/* The disk as found after `end` at `moment` (0 to the present one), with nothing recorded and the same options except
- * `seed`. `disk` is not changed. The same arguments give the same disk. */
+/* Makes the disk that would be found after `end` at `moment` (0 to the present one), with an empty
+ * record and the same options except `seed`. `disk` is not changed. The same arguments give the
+ * same disk. */
 enum kvt_status kvt_disk_after(struct kvt_disk *disk, enum kvt_disk_end end, uint64_t moment,
 	uint64_t seed, struct kvt_disk **out) KVT_MUST_CHECK;
 
 /* Makes everything durable as it is now, and empties the record. No operation may be under way. */
 enum kvt_status kvt_disk_settle(struct kvt_disk *disk) KVT_MUST_CHECK;
 
-/* --- inspection and manipulation ---------------------------------------------------------------- */
+/* --- inspection and manipulation
+ * ---------------------------------------------------------------- */
 
-/* peek: bytes of a file as they are now; KVT_MISS: no such file, or shorter. poke changes them without a record, like a
- * device that loses bits. */
+/* peek copies bytes of a file as they are now; KVT_MISS: there is no such file, or it is shorter.
+ * poke changes them without recording that, like a device on which bits change. */
 enum kvt_status kvt_disk_peek(struct kvt_disk *disk, const char *folder, const char *name,
 	uint64_t offset, void *out, uint64_t bytes) KVT_MUST_CHECK;
 enum kvt_status kvt_disk_poke(struct kvt_disk *disk, const char *folder, const char *name,
 	uint64_t offset, const void *from, uint64_t bytes) KVT_MUST_CHECK;
 
-/* Counts since the disk's creation. */
+/* Numbers of events since the disk was created. */
 struct kvt_disk_stats {
 	uint64_t reads, read_bytes, writes, write_bytes, syncs, folder_syncs;
-	uint64_t misaligned;         /* operations refused for their alignment */
-	uint64_t changed_under_way;  /* writes whose memory changed before they were reaped */
+	uint64_t misaligned;         /* operations that were refused because of their alignment */
+	uint64_t changed_under_way;  /* writes whose memory was changed before they were reaped */
 	uint64_t allocated;          /* bytes now */
 	uint64_t files;              /* names now */
 };

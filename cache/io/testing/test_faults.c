@@ -1,8 +1,9 @@
 /*
  * test_faults.c - a layer that fails, corrupts and delays by rules.
  *
- * The layer passes on a copy of every operation, so that it can cut a copy short without touching the caller's.
- * Finished operations that are to be late wait in a list of their own, ordered by due time.
+ * The layer passes on a copy of every operation, so that it can cut a copy short without touching
+ * the caller's. Finished operations that are to be late wait in a list of their own, ordered by due
+ * time.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -29,7 +30,7 @@ struct kvt_faults {
 	struct kvt_io_layer inner;
 	struct kvt_test_clock *clock;
 	uint64_t random;
-	uint64_t cleared; /* how often the rules were cleared */
+	uint64_t cleared; /* how often the rules have been cleared */
 	struct active_rule rules[RULES];
 	size_t rule_count;
 	uint64_t struck[KINDS];
@@ -46,11 +47,11 @@ struct carried {
 	struct kvt_io_op op; /* the inner layer's copy */
 	struct kvt_io_op *outer;
 	bool strikes;
-	bool sent; /* the inner layer has received the copy */
+	bool sent; /* the copy was submitted to the inner layer */
 	struct kvt_fault_rule rule;
 	uint64_t dice;
 	int64_t due_ns;
-	uint64_t cleared; /* the layer's count when the operation was held back */
+	uint64_t cleared; /* the layer's `cleared` when the operation was held back */
 	struct carried *next;
 };
 
@@ -60,7 +61,7 @@ struct fault_io {
 	struct kvt_io *inner;
 	struct carried *held; /* finished and held back */
 	struct kvt_io_queue refused;
-	bool broken; /* the last failure was a rule's */
+	bool broken; /* the last failure was caused by a rule */
 	char why[KVT_REASON_BYTES];
 };
 
@@ -74,7 +75,8 @@ static struct fault_file *file_of(struct kvt_file *file)
 	return (struct fault_file *)file;
 }
 
-/* --- rules -------------------------------------------------------------------------------------- */
+/* --- rules
+ * -------------------------------------------------------------------------------------- */
 
 static bool applies(const struct active_rule *a, uint32_t on, const char *name)
 {
@@ -84,7 +86,7 @@ static bool applies(const struct active_rule *a, uint32_t on, const char *name)
 		(begin == NULL || (name != NULL && strncmp(name, begin, strlen(begin)) == 0));
 }
 
-/* Returns whether a fault strikes this call. */
+/* Returns whether a rule makes this call fail. */
 static bool strike(struct kvt_faults *f, uint32_t on, const char *name,
 	struct kvt_fault_rule *rule, uint64_t *dice)
 {
@@ -130,7 +132,7 @@ static void pause_for(struct kvt_faults *f, int64_t ns)
 		(void)nanosleep(&t, NULL);
 }
 
-/* Checks a call that is no operation: KVT_OK if it may go on. */
+/* Checks a call that is not an operation. KVT_OK: the call may go on. */
 static enum kvt_status pass(struct fault_io *io, uint32_t on, const char *name)
 {
 	struct kvt_fault_rule rule;
@@ -149,7 +151,8 @@ static enum kvt_status pass(struct fault_io *io, uint32_t on, const char *name)
 	return rule.error == ENOSPC ? KVT_FULL : KVT_EIO;
 }
 
-/* --- files and names ---------------------------------------------------------------------------- */
+/* --- files and names
+ * ---------------------------------------------------------------------------- */
 
 static enum kvt_status fault_open(struct kvt_io *io, const char *name, enum kvt_open_how how,
 	bool direct, struct kvt_file **out)
@@ -254,14 +257,15 @@ static enum kvt_status fault_lock(struct kvt_io *io, int64_t *owner)
 	return status != KVT_OK ? status : inner->ops->lock(inner, owner);
 }
 
-/* --- operations --------------------------------------------------------------------------------- */
+/* --- operations
+ * --------------------------------------------------------------------------------- */
 
 static uint32_t mask_of(enum kvt_io_kind kind)
 {
 	return kind == KVT_IO_READ ? KVT_ON_READ : kind == KVT_IO_WRITE ? KVT_ON_WRITE : KVT_ON_SYNC;
 }
 
-/* Keeps only the first `bytes` of an operation. */
+/* Shortens an operation to its first `bytes`. */
 static void cut(struct kvt_io_op *op, uint64_t bytes)
 {
 	uint32_t count = 0;
@@ -276,7 +280,7 @@ static void cut(struct kvt_io_op *op, uint64_t bytes)
 	op->piece_count = count;
 }
 
-/* A number of bytes, fewer than all, that a file of this alignment accepts. */
+/* Returns a number of bytes, fewer than all, that is possible for the file's alignment. */
 static uint64_t a_part(struct fault_io *io, struct kvt_io_op *op, uint64_t dice)
 {
 	struct kvt_io_file_info info = {.alignment = 1};
@@ -288,7 +292,7 @@ static uint64_t a_part(struct fault_io *io, struct kvt_io_op *op, uint64_t dice)
 	return bytes - bytes % info.alignment;
 }
 
-/* True: the operation goes to the inner layer, as a whole or in part. */
+/* Returns true if the operation is to go to the inner layer, as a whole or in part. */
 static bool prepare(struct fault_io *io, struct carried *c)
 {
 	bool cuts = c->strikes && c->rule.kind == KVT_FAULT_SHORT;
@@ -327,8 +331,9 @@ static void refuse(struct fault_io *io, struct kvt_io_op *op, int64_t result)
 	kvt_io_queue_add(&io->refused, op);
 }
 
-/* A stalled read gets its bytes late, into memory that its user may have given up waiting for; a stalled write may have
- * happened long before it is reported. */
+/* Returns whether a stalled operation is executed late. A stalled read gets its bytes late, into
+ * memory for which its user may no longer wait; a stalled write may have happened long before it is
+ * reported. */
 static bool begins_late(const struct carried *c)
 {
 	return c->op.kind == KVT_IO_READ || c->dice % 2 == 0;
@@ -390,7 +395,8 @@ static void flip(struct kvt_io_op *op, uint64_t dice)
 	}
 }
 
-/* Handles one that came back: returns the outer operation, or NULL if it is held. */
+/* Handles an operation that the inner layer has finished. Returns the operation of which it is a
+ * copy, or NULL if that is held back. */
 static struct kvt_io_op *arrive(struct fault_io *io, struct carried *c)
 {
 	struct kvt_io_op *outer = c->outer;
@@ -521,7 +527,8 @@ static const struct kvt_io_ops fault_ops = {
 	.destroy = fault_destroy,
 };
 
-/* --- the layer ---------------------------------------------------------------------------------- */
+/* --- the layer
+ * ---------------------------------------------------------------------------------- */
 
 static enum kvt_status fault_create(void *self, const char *folder,
 	const struct kvt_io_options *options, struct kvt_io **out)

@@ -23,7 +23,8 @@
 #include "tiers/tiers.h"
 
 #define PRESENCE_ENTRIES 65536u
-#define GOODBYE_NS       500000000 /* time for releases, when the tier ends */
+/* longest time spent on releasing leases when the tier is destroyed */
+#define GOODBYE_NS       500000000
 #define GOODBYE_STEPS    8192u
 #define FULL_TOLD_NS     60000000000
 
@@ -55,7 +56,8 @@ void kvtierd_works(struct kvtierd *t)
 	pthread_mutex_unlock(&t->lock);
 }
 
-/* Notes that the daemon is full or busy: that is no fault of the daemon, and hides none. */
+/* Sets the reason in the statistics when the daemon is full or busy: neither counts as a failure of
+ * the daemon, and neither replaces the reason of one. */
 static void say_unwilling(struct kvtierd *t, const char *what)
 {
 	pthread_mutex_lock(&t->lock);
@@ -64,7 +66,8 @@ static void say_unwilling(struct kvtierd *t, const char *what)
 	pthread_mutex_unlock(&t->lock);
 }
 
-/* Logs a full daemon once in a while, since it refuses each chunk. */
+/* Logs that the daemon is full, but only once in a while, since a full daemon refuses every
+ * chunk. */
 static void tell_full(struct kvtierd *t, int status)
 {
 	int64_t now_ns = kvt_now(t->s);
@@ -85,7 +88,8 @@ enum kvt_status kvtierd_failed(struct kvtierd *t, const struct kvtierd_exchange 
 	if (x->status == KVT_MISS || x->status == KVT_ECANCELED)
 		return x->status;
 	kvtierd_count(t, &t->counts.io_errors, 1);
-	return KVT_EIO; /* also for bytes that are not HTTP: this client cannot talk to that server */
+	/* answers that are not HTTP end here, too: this client cannot talk to such a server */
+	return KVT_EIO;
 }
 
 enum kvt_status kvtierd_refused(struct kvtierd *t, const struct kvtierd_exchange *x)
@@ -95,7 +99,7 @@ enum kvt_status kvtierd_refused(struct kvtierd *t, const struct kvtierd_exchange
 
 	(void)snprintf(text, sizeof(text), "the daemon answered with status %d", status);
 	if (status == 507 && x->answer->quota)
-		return KVT_FULL; /* concerns only one tenant */
+		return KVT_FULL; /* a tenant's limit: other tenants' chunks are still accepted */
 	switch (status) {
 	case 507:
 	case 413:
@@ -104,7 +108,7 @@ enum kvt_status kvtierd_refused(struct kvtierd *t, const struct kvtierd_exchange
 		return KVT_FULL;
 	case 408:
 	case 429:
-	case 503: /* the daemon answers, but has no time now */
+	case 503: /* the daemon answers, but has no time for this request now */
 		say_unwilling(t, text);
 		return KVT_BUSY;
 	default:
@@ -146,7 +150,9 @@ void kvtierd_job_done(struct kvtierd_job *job, enum kvt_status status)
 	TAILQ_REMOVE(&t->active, job, entry);
 	if (job->counted)
 		t->under_way -= job->request->bytes;
-	finish(job->request, status); /* names may point into the job */
+	/* the request's names may point into the job, so the request ends before the job is
+	 * freed */
+	finish(job->request, status);
 	free(job->tail);
 	free(job->parts);
 	free(job);
@@ -201,7 +207,7 @@ static int64_t deadline_of(const struct kvtierd *t, const struct kvt_tier_reques
 {
 	int64_t own_ns = kvt_now(t->s) + 2 * (int64_t)t->deadline_ns;
 
-	/* Zero: a request that was filled without a deadline. */
+	/* A deadline of 0 means that the caller set none. */
 	return r->deadline_ns != 0 && r->deadline_ns < own_ns ? r->deadline_ns : own_ns;
 }
 
@@ -257,7 +263,7 @@ static void kvtierd_stats(struct kvt_tier *base, struct kvt_tier_stats *out)
 	pthread_mutex_unlock(&t->lock);
 }
 
-/* The daemon has the limits, and its evictions for them. */
+/* The daemon enforces the limits, and its evictions for them are not visible here. */
 static void kvtierd_limited(struct kvt_tier *base, uint64_t *evictions, uint64_t *refusals)
 {
 	struct kvtierd *t = kvtierd_of(base);
@@ -321,7 +327,7 @@ static size_t begin_others(struct kvtierd *t)
 			kvtierd_table_begin(job);
 			break;
 		case KVT_TIER_FLUSH:
-			break; /* end_flushes ends these */
+			break; /* end_flushes ends FLUSH jobs once no older change is under way */
 		default:
 			kvtierd_job_done(job, KVT_EINVAL);
 			break;
@@ -330,7 +336,8 @@ static size_t begin_others(struct kvtierd *t)
 	return n;
 }
 
-/* Returns whether the first waiting job of this inbox may begin: there is room for it, or nothing is under way. */
+/* Returns whether the first waiting job of this inbox may begin: its bytes fit under l2.inflight,
+ * or nothing is under way. */
 static bool has_room(struct kvtierd *t, struct kvtierd_list *inbox)
 {
 	const struct kvtierd_job *first;
@@ -361,7 +368,8 @@ static size_t begin_transfers(struct kvtierd *t, struct kvtierd_list *inbox)
 	return n;
 }
 
-/* Ends jobs that never began and whose time is over. *next_ns: the next job's deadline. */
+/* Ends jobs that are past their deadline and never began. *next_ns becomes the deadline of the next
+ * job. */
 static size_t end_late(
 	struct kvtierd *t, struct kvtierd_list *inbox, int64_t now_ns, int64_t *next_ns)
 {
@@ -396,7 +404,7 @@ static bool changes(const struct kvtierd_job *job)
 	return job->request->verb == KVT_TIER_WRITE || job->request->verb == KVT_TIER_ERASE;
 }
 
-/* Returns whether an older job than this FLUSH is under way. */
+/* Returns whether a job older than the FLUSH with this number is under way. */
 static bool waits_for_older(struct kvtierd *t, uint64_t number)
 {
 	const struct kvtierd_job *job;
@@ -462,8 +470,9 @@ static int64_t least(int64_t a, int64_t b)
 }
 
 /*
- * Takes one round. Steps exchanges first without waiting, and waits only if nothing was done; the bell keeps a wake
- * between the look at the inbox and the wait.
+ * Takes one round of the tier's work. Exchanges are stepped first without waiting; the step waits
+ * only if nothing was done. A wake that comes between the look at the inbox and the wait is not
+ * lost, because it leaves the bell set.
  */
 static size_t kvtierd_step(struct kvt_tier *base, int64_t wait_ns, int64_t *next_ns)
 {
@@ -501,7 +510,7 @@ static void cancel(struct kvtierd *t)
 			kvtierd_job_done(job, KVT_ECANCELED);
 }
 
-/* Ends jobs that wait only for a step. */
+/* Ends the remaining jobs, which have no exchange under way. */
 static void cancel_rest(struct kvtierd *t)
 {
 	struct kvtierd_job *job;
@@ -512,7 +521,8 @@ static void cancel_rest(struct kvtierd *t)
 	}
 }
 
-/* Releases leases, as far as the daemon answers soon. The number of steps is bounded, for clocks that stand still. */
+/* Releases the leases for which the daemon answers soon. The number of steps is bounded, since a
+ * simulated clock may stand still. */
 static void say_goodbye(struct kvtierd *t)
 {
 	int64_t end_ns = kvt_now(t->s) + GOODBYE_NS, next_ns = 0, now_ns;
@@ -537,7 +547,8 @@ static void kvtierd_destroy(struct kvt_tier *base)
 	cancel(t);
 	if (t->http != NULL)
 		say_goodbye(t);
-	kvtierd_http_destroy(t->http); /* ends jobs that wait for the daemon */
+	/* destroying the client ends the jobs that wait for the daemon */
+	kvtierd_http_destroy(t->http);
 	cancel_rest(t);
 	kvtierd_leases_close(t);
 	kvtierd_segment_finish(&t->segment);
@@ -547,7 +558,7 @@ static void kvtierd_destroy(struct kvt_tier *base)
 	free(t);
 }
 
-/* KVT_MISS: the configuration is another tier's. */
+/* Reads the configured URL. KVT_MISS: the URL belongs to another tier. */
 static enum kvt_status check(const struct kvt_config *c, char *why, struct kvt_l2_url *url)
 {
 	const char *text = c->l2_url, *expected;
@@ -556,7 +567,7 @@ static enum kvt_status check(const struct kvt_config *c, char *why, struct kvt_l
 		return KVT_MISS;
 	expected = kvt_l2_url_parse(text, url);
 	if (expected != NULL || url->kind != KVT_L2_TIER_kvtierd)
-		return KVT_MISS; /* the other shared tier refuses a wrong one */
+		return KVT_MISS; /* the Redis tier, which also reads l2.url, reports a wrong one */
 	if (c->protect_keys != NULL && c->protect_keys[0] != '\0') {
 		(void)snprintf(why, KVT_REASON_BYTES,
 			"tiered storage holds chunks in plain: not used with protect.keys");

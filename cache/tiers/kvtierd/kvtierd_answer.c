@@ -6,8 +6,9 @@
  * on.
  *
  * By the protocol an id goes into a path unchanged, so the reader accepts only bytes that need no
- * escape there; a lease with another id is left to its timeout. The reader looks for the id even
- * where the rest is wrong, because a lease that is not released pins memory in the daemon.
+ * escape there; the tier cannot release a lease with another id, and the daemon ends it after its
+ * timeout. The reader looks for the id even where the rest is wrong, because a lease that is not
+ * released pins memory in the daemon.
  */
 #include "tiers/kvtierd/kvtierd_answer.h"
 
@@ -78,7 +79,8 @@ static bool value_begins(const struct kvw_field *field, const char *text)
 	       strncasecmp(field->value.data, text, len) == 0;
 }
 
-/* Handles a complete head. KVT_MISS: an interim head, another one follows. */
+/* Parses a complete head. KVT_MISS: it belongs to an interim answer (1xx), and another head
+ * follows. */
 static enum kvt_status take_head(struct kvtierd_reader *r, size_t len)
 {
 	struct kvw_head_error error = {0};
@@ -119,7 +121,7 @@ static enum kvt_status feed_head(
 		return r->head_len == KVTIERD_HEAD_ROOM ? wrong(r, "a head that does not end")
 						       : KVT_MISS;
 	}
-	*used = end - had; /* the end is not within the bytes from before */
+	*used = end - had; /* the head ends after the bytes that were kept from earlier calls */
 	return take_head(r, end);
 }
 
@@ -160,7 +162,7 @@ enum kvt_status kvtierd_reader_feed(
 		at += n;
 	}
 	if (status != KVT_ECORRUPT && r->in_body) {
-		n = 0; /* len does not cover wrong bytes */
+		n = 0; /* bytes that are no head have no length */
 		status = feed_body(r, data + at, len - at, &n);
 		at += n;
 	}

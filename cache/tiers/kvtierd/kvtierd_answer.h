@@ -1,8 +1,9 @@
 /*
  * kvtierd_answer.h - answers of a storage daemon: HTTP heads and bodies, leases as JSON.
  *
- * The daemon is another program, perhaps of another make, and its bytes are checked like any stranger's: heads by the
- * parser of src/common/http, bodies and numbers by their bounds. These functions do no I/O; the fuzzer feeds them.
+ * The daemon is another program, perhaps of another make, and its bytes are checked like any
+ * stranger's: heads by the parser of src/common/http, bodies and numbers by their bounds. These
+ * functions do no I/O, so that a fuzz test can call them.
  */
 #ifndef KVT_TIERED_ANSWER_H
 #define KVT_TIERED_ANSWER_H
@@ -15,8 +16,9 @@
 
 #define KVTIERD_HEAD_ROOM 8192u
 #define KVTIERD_BODY_ROOM                                                                           \
-	(128u * 1024)                 /* bytes kept of a body; a longer one is read to its end, and cut */
-#define KVTIERD_BODY_MOST  (16u << 20) /* a longer body answers no request of this tier */
+	(128u * 1024) /* most bytes of a body that are kept; the rest is read and dropped */
+/* no answer to this tier has a longer body, so the connection is closed then */
+#define KVTIERD_BODY_MOST  (16u << 20)
 #define KVTIERD_ID_BYTES   129u        /* bytes of a lease's id, including its NUL */
 #define KVTIERD_MAX_PIECES 2048u       /* most fragments of one object */
 
@@ -27,31 +29,37 @@ struct kvtierd_reader {
 	size_t head_len;  /* used bytes of head_bytes */
 	size_t searched;
 	struct kvw_body body;
-	char *text;      /* the body, room for KVTIERD_BODY_ROOM, owned */
+	char *text;      /* buffer for the body, KVTIERD_BODY_ROOM bytes, owned */
 	size_t text_len; /* kept bytes */
 	bool in_body;
-	bool begun; /* some byte of this answer was fed */
-	bool cut;   /* the body was longer than the kept bytes */
-	/* results, once feed returned KVT_OK; until the next begin */
+	bool begun; /* at least one byte of the present answer was fed */
+	bool cut;   /* the body was longer than the buffer `text` */
+	/* The members below are results: set once feed returned KVT_OK, valid until the next
+	 * begin. */
 	int status;
 	bool keep_alive;
 	bool json;         /* the Content-Type is JSON, or absent */
 	bool kvtierd;      /* the Server field names kvtierd */
-	bool quota;        /* a tenant's limit refused the request, not a lack of room */
-	bool later;        /* to be repeated later: the answer does not show whether the object is there */
-	const char *error; /* after KVT_ECORRUPT: the mistake, static */
+	bool quota;        /* a refusal was for a limit of the tenant, not for lack of room */
+	/* the request should be repeated later: the answer does not show whether the object is
+	 * there */
+	bool later;
+	const char *error; /* after KVT_ECORRUPT: a static text that names the mistake */
 };
 
 enum kvt_status kvtierd_reader_init(struct kvtierd_reader *r) KVT_MUST_CHECK; /* KVT_ENOMEM */
-void kvtierd_reader_finish(struct kvtierd_reader *r);                         /* zeroed is allowed */
-void kvtierd_reader_begin(struct kvtierd_reader *r); /* forgets the bytes fed so far */
+void kvtierd_reader_finish(struct kvtierd_reader *r); /* zeroed is allowed */
+/* begins a new answer: forgets all bytes fed so far */
+void kvtierd_reader_begin(struct kvtierd_reader *r);
 
-/* KVT_OK: the answer is complete, *used of len bytes belong to it. KVT_MISS: more bytes are needed, all were used.
- * KVT_ECORRUPT: not an answer; `error`. Interim answers (1xx) are skipped. */
+/* Feeds `len` bytes. KVT_OK: the answer is complete, and *used of the bytes belong to it. KVT_MISS:
+ * all bytes were used, and more are needed. KVT_ECORRUPT: these bytes are no answer, and r->error
+ * has the reason. Interim answers (1xx) are skipped. */
 enum kvt_status kvtierd_reader_feed(
 	struct kvtierd_reader *r, const char *data, size_t len, size_t *used) KVT_MUST_CHECK;
 
-/* The peer has closed: KVT_OK if that completes the answer, else KVT_ECORRUPT. */
+/* Called when the peer has closed the connection. KVT_OK: the answer is thereby complete; otherwise
+ * KVT_ECORRUPT. */
 enum kvt_status kvtierd_reader_close(struct kvtierd_reader *r) KVT_MUST_CHECK;
 
 /* A run of bytes in the segment. */
@@ -64,18 +72,19 @@ struct kvtierd_lease {
 	char id[KVTIERD_ID_BYTES];
 	struct kvtierd_piece *pieces; /* owned; NULL: none */
 	uint32_t count;
-	uint64_t bytes; /* sum of the pieces */
+	uint64_t bytes; /* sum of the pieces' lengths */
 };
 
 /*
- * Reads {"id": ..., "offsets": [{"offset": N, "len": N}, ...]}; ignores unknown members. KVT_OK; KVT_MISS: a lease of
- * no bytes; KVT_ECORRUPT: not such a text, or impossible numbers. With any result but KVT_ENOMEM, out->id is "" or
- * names a lease that must be released; pieces are set with KVT_OK only. Free with kvtierd_lease_finish.
+ * Reads {"id": ..., "offsets": [{"offset": N, "len": N}, ...]}; ignores unknown members. KVT_OK;
+ * KVT_MISS: a lease of no bytes; KVT_ECORRUPT: the text is not of this form, or has impossible
+ * numbers. With any result but KVT_ENOMEM, out->id is "" or names a lease that must be released;
+ * the pieces are set with KVT_OK only. Free *out with kvtierd_lease_finish.
  */
 enum kvt_status kvtierd_lease_parse(
 	const char *text, size_t len, struct kvtierd_lease *out) KVT_MUST_CHECK;
-/* Reads {"id": HEX, "more": false, "sum": NUMBER, "changes": [[SLOT, NUMBER], ...]}: the results of a question about
- * generations. KVT_ECORRUPT: not such a text. */
+/* Reads {"id": HEX, "more": false, "sum": NUMBER, "changes": [[SLOT, NUMBER], ...]}, the daemon's
+ * answer to a question about generations. KVT_ECORRUPT: the text is not of this form. */
 enum kvt_status kvtierd_table_parse(const char *text, size_t len, struct kvt_table_ask *out) KVT_MUST_CHECK;
 void kvtierd_lease_finish(struct kvtierd_lease *lease); /* zeroed is allowed */
 

@@ -1,9 +1,10 @@
 /*
  * kvtierd_erase.c - erases chunks, by key.
  *
- * The protocol has no DELETE; kvtierd and others may serve it. So the tier tries DELETE, and if the daemon cannot
- * delete, overwrites the chunk by a mark that is no value. The tier believes "404" only from kvtierd, or from a daemon
- * that has deleted before: another daemon's 404 may mean that it does not know the method.
+ * The protocol of tiered-storage daemons has no DELETE, but kvtierd and some other daemons serve
+ * it. So the tier tries DELETE, and if the daemon cannot delete, overwrites the chunk by a mark
+ * that is no value. The tier believes "404" only from kvtierd, or from a daemon that has deleted
+ * before: another daemon's 404 may mean that it does not know the method.
  *
  * A PUT of the chunk that ended without an answer may still be stored after the chunk was deleted.
  */

@@ -1,5 +1,5 @@
 /*
- * kvtierd_format.c - names, marks and request heads.
+ * kvtierd_format.c - makes the names, marks and request heads that this tier sends to the daemon.
  */
 #include "tiers/kvtierd/kvtierd_format.h"
 
@@ -59,7 +59,7 @@ enum kvt_status kvtierd_place_init(
 
 /* --- requests --------------------------------------------------------------------------------- */
 
-/* The room suffices for the longest possible names: KVTIERD_REQUEST_ROOM. */
+/* The buffer has KVTIERD_REQUEST_ROOM bytes, enough for a head with the longest possible names. */
 static void write_head(const struct kvtierd_place *p, const char *method, const char *target,
 	uint64_t length, const char *more, struct kvtierd_exchange *x)
 {
@@ -82,7 +82,9 @@ void kvtierd_ask_lease(const struct kvtierd_place *p, const char *name, uint64_t
 
 	(void)snprintf(target, sizeof(target),
 		"/v1/kv/%s/%s/leases?timeout_ms=%" PRIu64 "&ttl_s=%" PRIu64 ".%03" PRIu64
-		"&check=0", /* the tier proves the bytes after the copy; other daemons ignore this option */
+		/* asks the daemon not to check the object: the tier checks the bytes after the
+		 * copy. Daemons other than kvtierd ignore this option */
+		"&check=0",
 		p->bucket, name, timeout_ns / 1000000, ttl_ns / 1000000000,
 		ttl_ns / 1000000 % 1000);
 	x->kind = KVTIERD_LEASE;

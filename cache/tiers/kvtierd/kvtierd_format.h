@@ -38,26 +38,26 @@ void kvtierd_mark_encode(const struct kvtierd_mark *m, uint8_t out[KVTIERD_MARK]
 void kvtierd_chunk_name(
 	const struct kvt_fingerprint *f, const struct kvt_key *key, char out[KVTIERD_NAME_ROOM]);
 
-/* The target of requests: both texts ready for a head. */
+/* The server and bucket that requests go to, as texts ready for a request's head. */
 struct kvtierd_place {
 	char bucket[3 * KVTIERD_MAX_BUCKET + 1]; /* percent-encoded */
-	char host[300];                         /* host:port, IPv6 in brackets */
+	char host[300];                         /* host:port; an IPv6 address is in brackets */
 };
 
-/* KVT_EINVAL: an invalid bucket. */
+/* KVT_EINVAL: the bucket's name is not allowed. */
 enum kvt_status kvtierd_place_init(
 	struct kvtierd_place *p, const char *bucket, const char *host, uint16_t port) KVT_MUST_CHECK;
 
-/* Each makes the head of an exchange. */
+/* Each of these functions makes the head of one kind of request. */
 void kvtierd_ask_lease(const struct kvtierd_place *p, const char *name, uint64_t timeout_ns,
 	uint64_t ttl_ns, struct kvtierd_exchange *x);
 void kvtierd_ask_release(const struct kvtierd_place *p, const char *id, struct kvtierd_exchange *x);
-/* segments and tail must be set already. tenant: whose limits count, if the daemon has limits; all zero or NULL:
- * none. */
+/* x->segments and x->tail must be set already. tenant: the tenant whose limits count, if the daemon
+ * has limits; all zero or NULL: none. */
 void kvtierd_ask_put(const struct kvtierd_place *p, const char *name,
 	const struct kvt_tenant *tenant, struct kvtierd_exchange *x);
 void kvtierd_ask_delete(const struct kvtierd_place *p, const char *name, struct kvtierd_exchange *x);
-/* kvtierd only: reads the table of generations, with an optional change. */
+/* Only for kvtierd: reads the table of generations, and optionally changes a generation. */
 void kvtierd_ask_table(
 	const struct kvtierd_place *p, const struct kvt_table_ask *ask, struct kvtierd_exchange *x);
 

@@ -28,7 +28,8 @@
 
 #define READ_BYTES    65536u
 #define SEND_PIECES   64
-#define SEND_AT_ONCE  ((size_t)8 << 20) /* afterwards the other connections have their turn */
+/* after sending this much of a body, a connection lets the others have their turn */
+#define SEND_AT_ONCE  ((size_t)8 << 20)
 #define EVENTS_ATONCE 32
 
 enum connection_state { CLOSED, CONNECTING, IDLE, BUSY, DRAINING };
@@ -39,17 +40,17 @@ struct kvtierd_connection {
 	int fd;                    /* -1: CLOSED */
 	struct kvtierd_exchange *x; /* CONNECTING, BUSY */
 	struct kvtierd_reader reader;
-	size_t sent, total; /* bytes of the request */
-	bool used;          /* an earlier request on this connection got an answer */
-	bool may_send;      /* no EAGAIN since the last edge */
-	size_t tried;       /* addresses tried for this exchange */
-	int64_t begun_ns;   /* begin of CONNECTING, BUSY or DRAINING */
+	size_t sent, total; /* bytes of the request sent so far; bytes of the whole request */
+	bool used;          /* this connection has carried an answer before */
+	bool may_send;      /* send(2) has not returned EAGAIN since the last event */
+	size_t tried;       /* number of addresses tried for this exchange */
+	int64_t begun_ns;   /* time when the present CONNECTING, BUSY or DRAINING began */
 };
 
 struct exchange_list {
 	struct kvtierd_exchange *first, *last;
 	uint32_t count;
-	int64_t due_ns; /* no deadline in the list is earlier */
+	int64_t due_ns; /* no exchange in the list has an earlier deadline */
 };
 
 struct kvtierd_http {
@@ -84,7 +85,7 @@ static void list_add(struct exchange_list *list, struct kvtierd_exchange *x, boo
 		list->due_ns = x->deadline_ns;
 }
 
-/* Removes an exchange from its list, which may be the temporary one of expired exchanges. */
+/* Removes an exchange from its list, which may be the temporary list of expired exchanges. */
 static void list_remove(struct kvtierd_exchange *x)
 {
 	struct exchange_list *list = x->in;
@@ -129,7 +130,7 @@ static void close_connection(struct kvtierd_connection *c)
 	c->used = false;
 }
 
-/* Takes the exchange from its connection. */
+/* Separates an exchange from its connection, and returns it. */
 static struct kvtierd_exchange *take_exchange(struct kvtierd_connection *c)
 {
 	struct kvtierd_exchange *x = c->x;
@@ -147,7 +148,7 @@ static void close_idle(struct kvtierd_http *h)
 			close_connection(&h->connections[i]);
 }
 
-/* Closes a failed connection; its exchange goes over a new one, or fails. */
+/* Closes a failed connection. Its exchange is sent over a new one, or fails. */
 static void fail(struct kvtierd_connection *c, enum kvt_status status, const char *what, int error)
 {
 	struct kvtierd_http *h = c->h;
@@ -158,7 +159,8 @@ static void fail(struct kvtierd_connection *c, enum kvt_status status, const cha
 	close_connection(c);
 	if (x != NULL && status == KVT_EIO && kept_too_long && !x->again && !x->once) {
 		x->again = true;
-		close_idle(h); /* the daemon has closed these, too, or is a new process by now */
+		/* the daemon has closed the idle connections, too, or is a new process by now */
+		close_idle(h);
 		count(h, &h->stats.retries);
 		list_add(list_of(h, x), x, true);
 		return;
@@ -202,7 +204,7 @@ static size_t length_of(const struct kvtierd_exchange *x)
 	return x->head_len + x->segment_bytes + x->tail_bytes;
 }
 
-/* Adds these bytes without the first `skip`. */
+/* Appends these bytes to `out`, without the first `skip` of them. */
 static int add_piece(
 	struct iovec *out, int n, const void *bytes, size_t len, size_t *skip, size_t *left)
 {
@@ -236,7 +238,7 @@ static int gather(const struct kvtierd_exchange *x, size_t sent, size_t most, st
 	return add_piece(out, n, x->tail, x->tail_bytes, &skip, &left);
 }
 
-/* False: the connection has failed. */
+/* Sends more of the request. Returns false if the connection has failed. */
 static bool send_more(struct kvtierd_connection *c)
 {
 	size_t left = SEND_AT_ONCE;
@@ -255,7 +257,9 @@ static bool send_more(struct kvtierd_connection *c)
 			return true;
 		}
 		if (n < 0)
-			return false; /* perhaps an answer arrived before: the reader looks first */
+			/* the daemon may have answered before it closed the connection, so received
+			 * bytes are read first */
+			return false;
 		c->sent += (size_t)n;
 		left -= (size_t)n;
 	}
@@ -264,7 +268,7 @@ static bool send_more(struct kvtierd_connection *c)
 
 /* --- receiving -------------------------------------------------------------------------------- */
 
-/* Feeds received bytes; false: the connection has ended, or has delivered an answer and is closed. */
+/* Feeds received bytes to the reader. Returns false if the connection is closed afterwards. */
 static bool take_bytes(struct kvtierd_connection *c, const char *data, size_t len)
 {
 	while (len > 0) {
@@ -272,7 +276,7 @@ static bool take_bytes(struct kvtierd_connection *c, const char *data, size_t le
 		size_t used = 0;
 
 		if (c->state != BUSY && c->state != DRAINING) {
-			close_connection(c); /* no request asked for these bytes */
+			close_connection(c); /* the daemon sent bytes that no request asked for */
 			return false;
 		}
 		status = kvtierd_reader_feed(&c->reader, data, len, &used);
@@ -321,7 +325,7 @@ static void receive(struct kvtierd_connection *c)
 	}
 }
 
-/* Sends; if that fails, an answer may have arrived before. */
+/* Sends more of the request; if that fails, reads an answer that may have arrived before. */
 static void push(struct kvtierd_connection *c)
 {
 	if (send_more(c))
@@ -360,7 +364,7 @@ static bool open_socket(
 	return true;
 }
 
-/* Connects to the address that worked last, or to the next untried one. Fails the exchange if there is none. */
+/* Connects to the address that worked last, or to the next one not tried; fails if none is left. */
 static void connect_next(struct kvtierd_connection *c, int error)
 {
 	struct kvtierd_http *h = c->h;
@@ -406,7 +410,9 @@ static void begin(struct kvtierd_connection *c, struct kvtierd_exchange *x)
 	if (x->kind == KVTIERD_PUT)
 		h->puts_under_way++;
 	if (c->state == IDLE && x->once)
-		close_connection(c); /* a kept connection may be at its end, and the exchange would fail */
+		/* the daemon may close a kept connection at any time, and this exchange must not be
+		 * sent twice */
+		close_connection(c);
 	if (c->state == IDLE) {
 		c->state = BUSY;
 		x->sent_ns = c->begun_ns;
@@ -486,13 +492,15 @@ static size_t expire_list(struct kvtierd_http *h, struct exchange_list *list, in
 	while ((x = late.first) != NULL) {
 		list_remove(x);
 		count(h, &h->stats.timeouts);
-		end_exchange(x, lateness(h)); /* `done` may submit to `list` */
+		/* `done` may submit another exchange, which is put into `list` */
+		end_exchange(x, lateness(h));
 		n++;
 	}
 	return n;
 }
 
-/* The exchange's time is over, but not the daemon's: the connection alone waits for the lease. */
+/* Ends an exchange that is past its deadline. The connection stays open, to receive the lease when
+ * the daemon grants it. */
 static void leave(struct kvtierd_connection *c)
 {
 	struct kvtierd_exchange *x = take_exchange(c);
@@ -505,7 +513,7 @@ static void leave(struct kvtierd_connection *c)
 	end_exchange(x, lateness(c->h));
 }
 
-/* Latest time of the next look at this connection. */
+/* Returns the time when this connection must be looked at again, at the latest. */
 static int64_t due_of(const struct kvtierd_connection *c)
 {
 	const struct kvtierd_http_options *o = &c->h->o;
@@ -564,7 +572,7 @@ static int64_t next_due(const struct kvtierd_http *h)
 
 /* --- step ------------------------------------------------------------------------------------- */
 
-/* Handles an event of a connection that is being made. */
+/* Handles an event of a connection that is being established. */
 static void look_at_connect(struct kvtierd_connection *c, uint32_t events)
 {
 	int error = 0;
@@ -600,8 +608,8 @@ static int milliseconds(int64_t ns)
 	return ns >= 60000000000 ? 60000 : (int)((ns + 999999) / 1000000);
 }
 
-/* An event of a descriptor that was closed in this round cannot follow: the kernel forgets it, and the connection's
- * state filters events that were fetched before. */
+/* A descriptor that is closed in this round gets no later event, since the kernel forgets it;
+ * events that were fetched before are filtered by the connection's state. */
 static size_t wait_for_events(struct kvtierd_http *h, int64_t wait_ns)
 {
 	struct epoll_event events[EVENTS_ATONCE];
@@ -619,7 +627,7 @@ static size_t wait_for_events(struct kvtierd_http *h, int64_t wait_ns)
 	return n > 0 ? (size_t)n : 0;
 }
 
-/* Goes on with bodies that were interrupted for other connections. */
+/* Sends more of those bodies that were interrupted to give other connections their turn. */
 static size_t go_on_sending(struct kvtierd_http *h)
 {
 	size_t n = 0;
@@ -691,7 +699,7 @@ void kvtierd_http_submit(struct kvtierd_http *h, struct kvtierd_exchange *x)
 
 void kvtierd_http_abandon(struct kvtierd_http *h, struct kvtierd_exchange *x)
 {
-	(void)h; /* the exchange knows its list */
+	(void)h; /* the exchange knows its list, so the client is not needed */
 	if (x->in == NULL)
 		return;
 	list_remove(x);
@@ -775,7 +783,8 @@ void kvtierd_http_destroy(struct kvtierd_http *h)
 		if (x != NULL)
 			end_exchange(x, KVT_ECANCELED);
 	}
-	while (h->talk.count + h->puts.count > 0) { /* exchanges that end may leave others waiting */
+	/* the `done` of an exchange may submit others */
+	while (h->talk.count + h->puts.count > 0) {
 		cancel_all(&h->talk);
 		cancel_all(&h->puts);
 	}

@@ -1,12 +1,14 @@
 /*
- * kvtierd_leases.c - leases: the results of requests, the leases kept for a moment, the releases to send.
+ * kvtierd_leases.c - reads leases from answers, keeps some leases for a moment, and sends releases.
  *
- * A probe leases a chunk only to see its footer. Mostly a read of the same chunk follows at once; so the tier keeps the
- * lease for KVTIERD_KEPT_NS, and the read needs no request at all. Kept leases pin memory in the daemon, so they are
- * bounded in number, in bytes (the tier's inflight) and in time, and a new lease replaces the oldest.
+ * A probe leases a chunk only to read its footer. Mostly a read of the same chunk follows at once;
+ * so the tier keeps the lease for KVTIERD_KEPT_NS, and the read needs no request at all. Kept
+ * leases pin memory in the daemon, so they are bounded in number, in bytes (the tier's inflight)
+ * and in time, and a new lease replaces the oldest.
  *
- * The tier sends a release without waiting for its answer, and again until it is answered or the lease has timed out.
- * If too many releases wait, the newest is left to its timeout.
+ * The tier sends a release without waiting for its answer, and repeats it until it is answered or
+ * the lease has timed out. If too many releases wait, the newest is dropped, and the daemon ends
+ * that lease after its timeout.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -36,7 +38,7 @@ static void release_done(struct kvtierd_exchange *x)
 	int64_t now_ns = kvt_now(r->t->s);
 
 	r->under_way = false;
-	/* Any answer suffices except "later". */
+	/* Any answer ends the release, except one that asks to try later. */
 	r->over = x->status == KVT_ECANCELED ||
 		  (x->status == KVT_OK && x->answer->status != 503 && x->answer->status != 429);
 	r->again_ns = now_ns + RELEASE_AGAIN;
@@ -118,7 +120,8 @@ void kvtierd_late_lease(void *self, const struct kvtierd_reader *answer)
 
 	if (answer->status != 200 || answer->cut)
 		return;
-	/* The lease's pieces do not matter; KVT_ENOMEM leaves the lease to its timeout. */
+	/* Only the lease's id is needed here. If memory is short, the daemon ends the lease after
+	 * its timeout. */
 	(void)!kvtierd_lease_parse(answer->text, answer->text_len, &lease);
 	release_id(t, lease.id, kvt_now(t->s) + (int64_t)t->lease_ns);
 	kvtierd_lease_finish(&lease);
@@ -154,7 +157,9 @@ enum kvt_status kvtierd_lease_answer(
 	case 200:
 		return read_lease(t, x, held);
 	case 404:
-	case 504: /* a stock daemon's status for a missing chunk, and kvtierd's for a late one */
+	case 504:
+		/* stock daemons answer so for a missing chunk, kvtierd for a chunk that did not
+		 * come in time */
 		*sure = !x->answer->later && (x->answer->status == 404 || !x->answer->kvtierd);
 		return KVT_MISS;
 	default:

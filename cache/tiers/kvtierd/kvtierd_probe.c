@@ -1,14 +1,15 @@
 /*
  * kvtierd_probe.c - finds how many chunks of a chain are there, by leases requested in parallel.
  *
- * The probe requests keys in the chain's order, as many at once as there are connections; the first missing key ends
- * the probe, and requests beyond it are abandoned or their leases released. Keys known from before are not requested
- * again. Each granted lease shows the chunk's footer, and is kept for the read that mostly follows.
+ * The probe requests keys in the chain's order, as many at once as there are connections; the first
+ * missing key ends the probe, and requests beyond it are abandoned or their leases released. Keys
+ * known from before are not requested again. Each granted lease shows the chunk's footer, and is
+ * kept for the read that mostly follows.
  *
- * The probe gives the daemon no time to wait: stock daemons use all of it before they answer 504 for a missing chunk. A
- * daemon that answers 404 instead (kvtierd) knows a miss at once, and needs time only to bring a chunk from its own
- * lower tiers: it may use half of the remaining time. If it then uses that time for a miss after all, it gets none any
- * more.
+ * The probe gives the daemon no time to wait: stock daemons use all of it before they answer 504
+ * for a missing chunk. A daemon that answers 404 instead (kvtierd) knows a miss at once, and needs
+ * time only to bring a chunk from its own lower tiers: it may use half of the remaining time. If it
+ * then uses that time for a miss after all, it gets none any more.
  */
 #include <stdlib.h>
 
@@ -20,15 +21,15 @@ struct ask {
 	struct kvtierd_held held;
 	struct redis_footer footer;
 	size_t index;
-	int64_t wait_ns; /* time that the daemon was given */
+	int64_t wait_ns; /* how long the daemon may wait for the chunk, by the request */
 	bool busy;
 };
 
 struct probe {
-	size_t next;  /* the first key that was not requested */
-	size_t limit; /* the first missing key, as far as known */
+	size_t next;  /* the first key that was not requested yet */
+	size_t limit; /* the first key known to be missing */
 	uint32_t busy;
-	enum kvt_status bad; /* KVT_EIO, ...: why a key counts as missing */
+	enum kvt_status bad; /* the status, such as KVT_EIO, for which a key counts as missing */
 	bool settling;
 	uint32_t count;
 	struct ask asks[];
@@ -76,7 +77,8 @@ static void look(struct ask *a)
 
 static void send_ask(struct ask *a);
 
-/* Learns how this daemon reports a missing chunk. True: another request is worthwhile. */
+/* Notes how this daemon reports a missing chunk. Returns true if the key should be requested again,
+ * with time to wait. */
 static bool learn(struct kvtierd *t, const struct ask *a)
 {
 	int64_t took_ns = kvt_now(t->s) - a->x.sent_ns;
@@ -89,7 +91,7 @@ static bool learn(struct kvtierd *t, const struct ask *a)
 	if (a->x.answer->status != 404 || t->misses != KVTIERD_MISSES_UNKNOWN)
 		return false;
 	t->misses = KVTIERD_MISSES_AT_ONCE;
-	return a->wait_ns == 0; /* perhaps the chunk is there, but not in memory */
+	return a->wait_ns == 0; /* the daemon may have the chunk, but not in memory */
 }
 
 static void leased(struct kvtierd_exchange *x)
@@ -145,7 +147,8 @@ static struct ask *free_ask(struct probe *p)
 	return NULL;
 }
 
-/* The first key not to be requested yet: a slow earlier key may be the missing one. */
+/* Returns the index of the first key that is not to be requested yet: when an earlier key is slow,
+ * it may be the missing one. */
 static size_t horizon(const struct probe *p)
 {
 	size_t first = p->next;
@@ -156,7 +159,7 @@ static size_t horizon(const struct probe *p)
 	return first + 4 * (size_t)p->count;
 }
 
-/* Requests further keys, as far as useful. */
+/* Sends requests for further keys, as long as their answers may be needed. */
 static void ask_on(struct kvtierd_job *job)
 {
 	struct probe *p = job->parts;

@@ -1,11 +1,11 @@
 /*
  * kvtierd_read.c - reads a chunk: lease, footer, copy, check, release.
  *
- * 	kept lease ----------------+
- * 	POST .../leases --> held --+--> look --> copy --> checks --> done, then release
+ *	kept lease ----------------+
+ *	POST .../leases --> held --+--> look --> copy --> checks --> done, then release
  *
- * The copy runs on the tier's thread, one chunk between two looks at the sockets, straight into the
- * caller's segments; unproved bytes are never reported as data, and the caller discards them.
+ * The copy runs on the tier's thread, one chunk in each step, straight into the caller's segments.
+ * If a check fails, the read does, and the caller discards the bytes.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -41,7 +41,7 @@ static enum kvt_status look_at_segment(struct kvtierd *t)
 	return status;
 }
 
-/* Returns whether a value has outlived its own TTL, or the configuration's. */
+/* Returns whether a value is older than its own TTL, or than the configured one. */
 static bool outlived(struct kvtierd *t, const struct redis_footer *f)
 {
 	uint64_t ttl_ns = f->ttl_ns;
@@ -59,7 +59,7 @@ static enum kvt_status check_footer(struct kvtierd *t, const struct kvt_key *key
 		redis_footer_value(f) != held->lease.bytes)
 		return KVT_ECORRUPT;
 	if ((f->flags & REDIS_SEALED) != 0 || outlived(t, f))
-		return KVT_MISS; /* sealed: this handle lacks its key */
+		return KVT_MISS; /* the value is sealed, and this handle lacks the key */
 	return KVT_OK;
 }
 
@@ -75,7 +75,7 @@ enum kvt_status kvtierd_look(struct kvtierd *t, const struct kvt_key *key,
 	if (status != KVT_OK)
 		return status;
 	if (lease->bytes == KVTIERD_MARK)
-		return KVT_MISS; /* erased: too short for a value */
+		return KVT_MISS; /* the chunk was erased: a mark is shorter than any value */
 	if (lease->bytes < REDIS_FOOTER)
 		return KVT_ECORRUPT;
 	status = kvtierd_segment_take(
@@ -108,7 +108,8 @@ static void end(struct kvtierd_job *job, enum kvt_status status)
 	kvtierd_job_done(job, status);
 }
 
-/* Ends a read of a missing or different chunk, which may be remembered. */
+/* Ends a read of a chunk that is missing or is another one, and notes in the presence table that it
+ * is missing. */
 static void end_missing(struct kvtierd_job *job, enum kvt_status status)
 {
 	kvt_presence_missing(job->t->presence, &job->request->keys[0], kvt_now(job->t->s));
@@ -124,7 +125,7 @@ static void look(struct kvtierd_job *job)
 	if (status == KVT_ECORRUPT)
 		kvtierd_is_corrupt(t, key, "its footer is wrong");
 	if (status == KVT_OK && job->footer.bytes != job->request->bytes)
-		/* another chunk was stored since the caller asked for its length */
+		/* another chunk was stored under this key since the caller asked for its length */
 		status = KVT_MISS;
 	if (status == KVT_MISS || status == KVT_ECORRUPT) {
 		end_missing(job, status);
@@ -181,7 +182,8 @@ void kvtierd_read_begin(struct kvtierd_job *job)
 		return;
 	}
 	kvtierd_chunk_name(&t->fingerprint, &r->keys[0], name);
-	/* The daemon may have to fetch the chunk first: it gets three quarters of the time. */
+	/* The daemon may have to fetch the chunk from a lower tier first: it may use three quarters
+	 * of the remaining time. */
 	kvtierd_ask_lease(
 		&t->place, name, left_ns > 0 ? (uint64_t)left_ns / 4 * 3 : 0, t->lease_ns, &job->x);
 	job->x.deadline_ns = job->deadline_ns;
@@ -192,7 +194,8 @@ void kvtierd_read_begin(struct kvtierd_job *job)
 
 /* --- the copy --------------------------------------------------------------------------------- */
 
-/* Takes the engine's names, if they are complete; without names there are no events. */
+/* Reads the engine's names of the chunk, if they are complete; without names there are no events
+ * about it. */
 static bool take_names(struct kvtierd_job *job, struct kvt_blocks *names)
 {
 	const struct redis_footer *f = &job->footer;
@@ -212,7 +215,7 @@ static bool take_names(struct kvtierd_job *job, struct kvt_blocks *names)
 	       names->count > 0;
 }
 
-/* Checks everything once more after the copy. */
+/* Repeats all checks on the copied bytes. */
 static enum kvt_status check_copy(struct kvtierd_job *job, uint64_t generation)
 {
 	struct kvtierd *t = job->t;

@@ -1,8 +1,8 @@
 /*
  * kvtierd_resolve.c - a thread that looks up one name on request.
  *
- * getaddrinfo(3) cannot be cancelled, so it has a thread, and destroy may take as long as a lookup.
- * The thread exists only for names.
+ * getaddrinfo(3) may take long and cannot be cancelled, so it runs on a thread of its own, and
+ * destroy may take as long as a lookup. A host given as an address has no thread.
  */
 #include "tiers/kvtierd/kvtierd_resolve.h"
 
@@ -23,11 +23,11 @@ struct kvtierd_resolver {
 	pthread_mutex_t lock; /* guards the members below */
 	pthread_cond_t wake;
 	struct kvw_resolve_addresses addresses;
-	int64_t asked_ns; /* time of the last lookup */
+	int64_t asked_ns; /* time when the last lookup was requested */
 	bool wanted, ending;
 };
 
-/* Like kvw_resolve_now; a failure leaves the addresses unchanged. */
+/* Looks the name up like kvw_resolve_now. If that fails, the addresses stay as they were. */
 static int look_up(struct kvtierd_resolver *r, int flags)
 {
 	struct kvw_resolve_addresses found;
@@ -69,7 +69,7 @@ static void *run(void *arg)
 	return NULL;
 }
 
-/* Starts the thread. Without it names keep their first addresses. */
+/* Starts the thread. If that fails, a name keeps the addresses of its first lookup. */
 static void start(struct kvtierd_resolver *r)
 {
 	sigset_t all, before;

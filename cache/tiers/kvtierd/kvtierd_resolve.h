@@ -13,16 +13,17 @@
 
 struct kvtierd_resolver;
 
-/* KVT_ENOMEM. An unknown name is no failure. */
+/* KVT_ENOMEM. A name that cannot be looked up is no failure. */
 enum kvt_status kvtierd_resolver_create(const char *host, uint16_t port, bool threads,
 	const struct kvt_surroundings *s, struct kvtierd_resolver **out) KVT_MUST_CHECK;
 /* Waits for a lookup under way. NULL is allowed. */
 void kvtierd_resolver_destroy(struct kvtierd_resolver *r);
 
-/* The latest addresses; none: unknown. Any thread. */
+/* Returns the latest addresses; none if the name is unknown. Any thread. */
 void kvtierd_resolver_get(struct kvtierd_resolver *r, struct kvw_resolve_addresses *out);
 
-/* Reports useless addresses: looks them up again, at most once in some seconds. Never waits. */
+/* Reports that the addresses do not work: the name is looked up again, at most once in some
+ * seconds. Never waits. */
 void kvtierd_resolver_again(struct kvtierd_resolver *r);
 
 #endif

@@ -1,5 +1,6 @@
 /*
- * kvtierd_segment.c - attaches the segment, attaches it again, and copies from it.
+ * kvtierd_segment.c - maps the daemon's segment, maps it again when the name has another one, and
+ * copies from it.
  */
 #include "tiers/kvtierd/kvtierd_segment.h"
 
@@ -98,18 +99,18 @@ enum kvt_status kvtierd_segment_refresh(struct kvtierd_segment *g)
 			return KVT_OK;
 		status = attach(g);
 		if (status != KVT_OK)
-			detach(g); /* leases no longer refer to the old segment */
+			detach(g); /* the daemon's leases no longer refer to the old segment */
 		return status;
 	}
 	if (g->fd < 0)
 		return refuse(g, "open", errno);
 	if (fstat(g->fd, &st) == 0 && has_length(g, &st))
-		return KVT_OK; /* without a name, but still the daemon's */
+		return KVT_OK; /* the segment lost its name, but the daemon still uses it */
 	detach(g);
 	return refuse(g, "open", ENOENT);
 }
 
-/* Finds the pieces in memory from `from` on. */
+/* Finds the runs of memory that hold the leased object from byte `from` on. */
 static size_t cut(const struct kvtierd_segment *g, const struct kvtierd_lease *lease, uint64_t from,
 	struct kvt_segment *out)
 {

@@ -1,9 +1,10 @@
 /*
  * kvtierd_table.c - the table of generations (chunk/slots.h), which kvtierd keeps for its clients.
  *
- * A daemon of another make has no table, and answers 404, 405 or 501: chunks there have constant names, and erases of
- * tenants, or of all, are impossible. Any other status, or one of these from a daemon that has answered with a table,
- * is a failure: a proxy, a limit or an overload must not bring former names back.
+ * A daemon of another make has no table, and answers 404, 405 or 501: chunks there have constant
+ * names, and erases of tenants, or of all, are impossible. Any other status, or one of these from a
+ * daemon that has answered with a table, is a failure: otherwise an answer from a proxy, a limit or
+ * an overload could make erased chunks reachable again.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -11,7 +12,8 @@
 
 #include "tiers/kvtierd/kvtierd.h"
 
-/* Answers with a table that never changes, if this daemon has no table. */
+/* If this daemon has no table, answers the question with a table that never changes, and returns
+ * true. */
 static bool has_none(const struct kvtierd_reader *answer, struct kvt_table_ask *ask)
 {
 	static const uint8_t unknown[KVT_TABLE_ID_BYTES];

@@ -1,6 +1,6 @@
 /*
- * kvtierd_there.c - tests whether a node's daemon answers and its segment can be read. Called once, when a cache is
- * opened, before there is a tier.
+ * kvtierd_there.c - tests whether a node's daemon answers and its segment can be read. Called once,
+ * when a cache is opened, before its tiers are created.
  */
 #include <stdio.h>
 #include <string.h>
@@ -10,7 +10,7 @@
 #include "tiers/tiers.h"
 
 #define STEP_NS    10000000
-#define STEPS_MOST 10000u /* bound for clocks that stand still */
+#define STEPS_MOST 10000u /* bounds the loop if a simulated clock stands still */
 
 struct question {
 	struct kvtierd_exchange x;

@@ -1,8 +1,8 @@
 /*
  * kvtierd_write.c - writes a chunk: a PUT of its bytes in place, followed by names and footer.
  *
- * A PUT that ends without an answer may have been stored, or may be stored later: under its name, which an erase of its
- * tenant invalidates.
+ * A PUT that ends without an answer may have been stored, or may be stored later. An erase of its
+ * tenant covers it all the same, because it changes the names of the tenant's chunks.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -11,7 +11,7 @@
 #include "tiers/nvme/nvme_format.h"
 #include "tiers/kvtierd/kvtierd.h"
 
-/* Makes names and footer, except the PUT's time and number. */
+/* Makes names and footer, except for the time and the number of the PUT in the footer. */
 static enum kvt_status prepare(struct kvtierd_job *job)
 {
 	const struct kvt_tier_request *r = job->request;
@@ -20,7 +20,9 @@ static enum kvt_status prepare(struct kvtierd_job *job)
 
 	names = (names + 3) / 4 * 4;
 	if (names > REDIS_MAX_EXTRA)
-		names = 0; /* a chunk without events is better than no chunk */
+		/* names that do not fit are left out: a chunk without events is better than no
+		 * chunk */
+		names = 0;
 	job->tail_bytes = names + REDIS_FOOTER;
 	job->tail = calloc(1, job->tail_bytes);
 	if (job->tail == NULL)

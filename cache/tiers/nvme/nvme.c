@@ -26,22 +26,26 @@
 
 #define EXPIRE_NS       1000000000 /* interval of searches for expired chunks */
 #define EXPIRE_AT_ONCE  256
-#define BROKEN_AFTER    8 /* refused operations in a row */
-#define SHARE_NS        2000000000 /* interval of checks of an automatic size */
+/* the tier counts as failed after this many refused operations in a row */
+#define BROKEN_AFTER    8
+#define SHARE_NS        2000000000 /* interval at which an automatic size is computed again */
 #define LOCK_AGAIN_NS   50000000
-#define BYTES_PER_ENTRY (512u * 1024) /* bytes per chunk, to derive the number of chunks from the capacity */
+/* bytes per chunk, to derive the number of chunks from the capacity */
+#define BYTES_PER_ENTRY (512u * 1024)
 #define MIN_ENTRIES     4096u
 #define MAX_ENTRIES     (8u << 20)
 #define MIN_CAPACITY    (1ull << 20)
-#define COMMIT_OPS      4u /* operations beyond the depth, for commits */
-#define BEGUN_AT_ONCE   NVME_OP_BYTES /* bytes of writes that are summed or sealed between two looks at reads */
+#define COMMIT_OPS      4u /* additional operations, for commits */
+/* a step sums or seals at most this many bytes of writes before it turns to reads again */
+#define BEGUN_AT_ONCE   NVME_OP_BYTES
 
 static struct nvme *nvme_of(struct kvt_tier *base)
 {
 	return (struct nvme *)base;
 }
 
-/* --- state ------------------------------------------------------------------------------------- */
+/* --- state
+ * ------------------------------------------------------------------------------------- */
 
 static void set_state(struct nvme *t)
 {
@@ -63,7 +67,8 @@ static void set_state(struct nvme *t)
 	pthread_mutex_unlock(&t->lock);
 }
 
-/* --- from any thread --------------------------------------------------------------------------- */
+/* --- from any thread
+ * --------------------------------------------------------------------------- */
 
 static size_t nvme_match(struct kvt_tier *base, const struct kvt_key *keys, size_t n)
 {
@@ -161,7 +166,8 @@ static void nvme_stats(struct kvt_tier *base, struct kvt_tier_stats *out)
 	pthread_mutex_unlock(&t->lock);
 }
 
-/* --- step -------------------------------------------------------------------------------------- */
+/* --- step
+ * -------------------------------------------------------------------------------------- */
 
 static struct kvt_tier_request *take_from(struct nvme *t, struct nvme_queue *queue)
 {
@@ -173,7 +179,7 @@ static struct kvt_tier_request *take_from(struct nvme *t, struct nvme_queue *que
 	return r;
 }
 
-/* Handles erases, flushes, and requests that an erase took from the queue. */
+/* Handles erases, flushes, and the requests that an erase took from the queue. */
 static size_t do_others(struct nvme *t)
 {
 	struct kvt_tier_request *r;
@@ -247,7 +253,7 @@ static size_t expire(struct nvme *t, int64_t now)
 	return n;
 }
 
-/* Engines come and go: adjusts this store's part of the disk. */
+/* Computes this store's part of the disk again, since other engines come and go. */
 static void look_at_share(struct nvme *t, int64_t now)
 {
 	uint32_t before = t->share.stores;
@@ -308,7 +314,7 @@ static size_t one_round(struct nvme *t)
 	n += nvme_announce_step(t);
 	n += nvme_transfer_issue(t);
 	nvme_submit_batch(t);
-	n += nvme_sums_step(t); /* while the disk works */
+	n += nvme_sums_step(t); /* sums while operations are under way */
 	set_state(t);
 	return n;
 }
@@ -322,7 +328,8 @@ static size_t nvme_step(struct kvt_tier *base, int64_t wait_ns, int64_t *next_ns
 	if (t->commit.phase == NVME_IDLE)
 		due = nvme_commit_due(t, kvt_now(t->s));
 	if (due > t->expire_ns)
-		due = t->expire_ns; /* and soon enough for the next look at the share */
+		/* a chunk that expires must not delay the next computation of the share */
+		due = t->expire_ns;
 	if (n == 0 && wait_ns > 0)
 		n = sleep_until(t, wait_ns, due);
 	*next_ns = t->ops_under_way > 0 || t->reads_active > 0 || has_requests(t) ? kvt_now(t->s)
@@ -330,10 +337,12 @@ static size_t nvme_step(struct kvt_tier *base, int64_t wait_ns, int64_t *next_ns
 	return n;
 }
 
-/* --- life -------------------------------------------------------------------------------------- */
+/* --- life
+ * -------------------------------------------------------------------------------------- */
 
-/* Lets operations under way end, and makes written chunks durable. A bad log is written once more, whenever its retry
- * is due: without that, erased chunks would come back. */
+/* Lets the operations under way end, and makes written chunks durable. If the log could not be
+ * written, its rewrite is tried once more, at the time when it is due: without it, erased chunks
+ * would come back. */
 static void wind_up(struct nvme *t)
 {
 	bool tried = false;
@@ -426,7 +435,8 @@ static enum kvt_status make_parts(struct nvme *t)
 	return nvme_sums_open(t);
 }
 
-/* The room in the store's structures does not depend on other stores present now; its part of the disk does. */
+/* The capacity of the store's structures does not depend on which other stores are present now, but
+ * its part of the disk does. */
 static void set_automatic(struct nvme *t, bool again)
 {
 	char why[KVT_REASON_BYTES] = "";
@@ -457,7 +467,8 @@ static void set_limits(struct nvme *t, const struct kvt_config *config, bool aga
 	}
 	t->max_entries = entries > MAX_ENTRIES ? MAX_ENTRIES : (uint32_t)entries;
 	t->ttl_ns = config->ttl_ns;
-	/* Chunks that wait for their records cannot be evicted: they must leave room for others. */
+	/* Chunks whose records are not durable cannot be evicted, so a commit must begin while
+	 * there is room for other chunks. */
 	t->sync_bytes = config->nvme_sync_bytes;
 	most = t->share.stores > 1 ? t->share.part : t->capacity;
 	if (t->sync_bytes > most / 8)

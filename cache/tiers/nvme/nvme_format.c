@@ -1,8 +1,9 @@
 /*
  * nvme_format.c - converts the structures of nvme_format.h to bytes and back.
  *
- * No read byte is trusted: each structure must have its checksum, then every length in it is bounded by the available
- * room, so that nonsense with a right checksum (made by an enemy, or by a defect) only leads to KVT_ECORRUPT.
+ * No read byte is trusted: each structure must have its checksum, then every length in it is
+ * bounded by the available room, so that nonsense with a right checksum (made by an enemy, or by a
+ * defect) only leads to KVT_ECORRUPT.
  */
 #include <string.h>
 #include <xxhash.h>
@@ -17,7 +18,7 @@ static uint64_t seed_of(const uint8_t store_id[16])
 	return kvt_get64(store_id) ^ kvt_get64(store_id + 8);
 }
 
-/* --- format file and log's head --------------------------------------------------------------- */
+/* --- the format file and the log's head ------------------------------------------------------- */
 
 void nvme_format_encode(const struct nvme_format *f, uint8_t out[NVME_PAGE])
 {
@@ -330,7 +331,8 @@ enum kvt_status nvme_chunk_decode(
 	need += c.names_bytes;
 	if ((c.flags & NVME_CHUNK_SEALED) != 0)
 		need += KVT_SEAL_TAG_BYTES + (uint64_t)c.tag_count * KVT_SEAL_TAG_BYTES;
-	/* Pieces of another length are a later minor version's: the whole checksum proves the chunk. */
+	/* Pieces of another length are used by a later minor version: then only the checksum of the
+	 * whole payload proves the chunk. */
 	if (kvt_get32(in + 316) == NVME_PIECE_BYTES && c.bytes <= NVME_MAX_BYTES) {
 		c.piece_count = (uint32_t)nvme_piece_count(c.bytes);
 		need += (uint64_t)c.piece_count * NVME_SUM_BYTES;
@@ -407,7 +409,7 @@ void nvme_names_encode(const struct kvt_blocks *blocks, uint8_t *out)
 	kvt_put32(out + 12, flags);
 }
 
-/* A text of `n` bytes with its zero, or NULL if the bytes are no text. */
+/* Returns the text of `n` bytes and a final zero at p, or NULL if these bytes are no text. */
 static const char *text_get(const uint8_t *p, uint32_t n)
 {
 	return n > 0 && memchr(p, 0, n) == p + n - 1 ? (const char *)p : NULL;

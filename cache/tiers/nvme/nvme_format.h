@@ -104,10 +104,12 @@
 #define NVME_ERASE_KEYS   6
 #define NVME_HEADER_FIXED 320u
 #define NVME_MAX_HEADER   (256u * 1024)
-#define NVME_MAX_BYTES    ((uint64_t)UINT32_MAX * NVME_UNIT) /* most bytes of one chunk, for bounds */
+/* most bytes of one chunk; a larger number in a file is damage */
+#define NVME_MAX_BYTES    ((uint64_t)UINT32_MAX * NVME_UNIT)
 #define NVME_PIECE_BYTES  (256u * 1024)
-#define NVME_SUM_BYTES    16u /* bytes of a piece's checksum */
-#define NVME_MAX_TOKENS   (1u << 24) /* most tokens of one chunk, for bounds of read numbers */
+#define NVME_SUM_BYTES    16u /* bytes of the checksum of one piece */
+/* most tokens of one chunk; a larger number in a file is damage */
+#define NVME_MAX_TOKENS   (1u << 24)
 
 /* The format file. */
 struct nvme_format {
@@ -115,7 +117,7 @@ struct nvme_format {
 	uint8_t store_id[16];
 	struct kvt_fingerprint fingerprint;
 	uint32_t rank;
-	uint64_t file_bytes; /* bytes of each data file: a multiple of NVME_UNIT */
+	uint64_t file_bytes; /* length of each data file: a multiple of NVME_UNIT */
 };
 
 /* The first block of a log. */
@@ -125,7 +127,7 @@ struct nvme_log_head {
 };
 
 enum nvme_record_type {
-	NVME_NONE = 0, /* fills up to a block's end */
+	NVME_NONE = 0, /* an unused record, which fills a block up to its end */
 	NVME_ADD = 1,
 	NVME_REMOVE = 2,
 	NVME_ERASE = 3,
@@ -133,19 +135,21 @@ enum nvme_record_type {
 	NVME_RESET = 5,
 };
 
-enum { /* flags of an ADD */
+enum { /* flags of an ADD record */
 	NVME_HAS_PARENT = 1,
 	NVME_HAS_NAMES = 2,
-	NVME_HAS_PIECES = 4, /* since 1.2; the chunk's header decides */
+	/* since format 1.2: the payload has checksums of pieces, unless the chunk's header says
+	 * otherwise */
+	NVME_HAS_PIECES = 4,
 };
 
-/* A record of the log, unpacked. */
+/* A record of the log, decoded. */
 struct nvme_record {
 	enum nvme_record_type type;
 	uint8_t flags;
 	uint16_t header_pages;
 	uint64_t generation;
-	struct kvt_key keys[NVME_ERASE_KEYS]; /* ADD, REMOVE: the first key */
+	struct kvt_key keys[NVME_ERASE_KEYS]; /* ADD and REMOVE use only the first key */
 	uint32_t key_count;                   /* ERASE */
 	struct kvt_key parent;
 	struct kvt_tenant tenant;
@@ -164,7 +168,7 @@ enum { /* flags of a chunk's header */
 	NVME_CHUNK_NAMES = 4,
 };
 
-/* A chunk's header, unpacked. Pointers go into the header's bytes. */
+/* A chunk's header, decoded. Its pointers go into the header's bytes. */
 struct nvme_chunk {
 	uint32_t header_bytes;
 	struct kvt_key key;
@@ -183,15 +187,16 @@ struct nvme_chunk {
 	struct kvt_seal_header seal, names_seal;
 	uint32_t names_bytes;
 	uint8_t *names;
-	uint8_t *names_tag; /* KVT_SEAL_TAG_BYTES */
+	uint8_t *names_tag; /* has KVT_SEAL_TAG_BYTES bytes */
 	uint32_t tag_count;
 	uint8_t *tags;
-	uint32_t piece_count; /* number of checksums of pieces; 0: none */
+	uint32_t piece_count; /* number of checksums of pieces; 0: the header has none */
 	uint8_t *piece_sums;
 };
 
-/* Each encode fills a whole block or record; each decode returns KVT_OK, KVT_EFORMAT (another file, or another major
- * version) or KVT_ECORRUPT, and bounds all numbers that it read. */
+/* Each encode function fills a whole block or record. Each decode function returns KVT_OK,
+ * KVT_EFORMAT (the bytes belong to another program or another major version) or KVT_ECORRUPT, and
+ * bounds all numbers that it reads. */
 void nvme_format_encode(const struct nvme_format *f, uint8_t out[NVME_PAGE]);
 enum kvt_status nvme_format_decode(
 	const uint8_t *in, size_t len, struct nvme_format *out) KVT_MUST_CHECK;
@@ -201,36 +206,41 @@ void nvme_log_head_encode(
 enum kvt_status nvme_log_head_decode(const uint8_t *in, size_t len, const uint8_t store_id[16],
 	struct nvme_log_head *out) KVT_MUST_CHECK;
 
-/* Encodes a record without its place: nvme_record_stamp adds that just before the write. */
+/* Encodes a record but for its number in the log, which nvme_record_stamp adds just before the
+ * write. */
 void nvme_record_encode(const struct nvme_record *r, uint8_t out[NVME_RECORD]);
 void nvme_record_stamp(
 	uint8_t record[NVME_RECORD], const uint8_t store_id[16], uint64_t log, uint64_t i);
 bool nvme_record_is_tombstone(const uint8_t record[NVME_RECORD]);
-/* KVT_MISS: an empty place. */
+/* KVT_MISS: this place in the log is unused. */
 enum kvt_status nvme_record_decode(const uint8_t in[NVME_RECORD], const uint8_t store_id[16],
 	uint64_t log, uint64_t i, struct nvme_record *out) KVT_MUST_CHECK;
 
-/* Number of checksums of pieces that a plain payload may have; 0: the payload is one piece. */
+/* Returns the number of checksums of pieces for a plain payload of that many bytes; 0: the payload
+ * is a single piece. */
 uint64_t nvme_piece_count(uint64_t bytes);
-/* Bytes of a header with that many bytes of names and payload, and checksums of that many pieces, in whole pages; more
- * than NVME_MAX_HEADER: does not fit. */
+/* Returns the length, in whole pages, of a header for that many bytes of names and payload and
+ * checksums of that many pieces. A result above NVME_MAX_HEADER: such a header is not allowed. */
 uint64_t nvme_chunk_header_bytes(
 	uint64_t names_bytes, uint64_t bytes, bool sealed, uint64_t pieces);
-/* Points the members of *c into `out` (header_bytes long, zeroed here) by its lengths and piece_count, so that the
- * caller fills names, tags and checksums in place; nvme_chunk_finish then writes the rest. */
+/* Zeroes `out` (header_bytes long), and points the members of *c into it by c's lengths and
+ * piece_count. The caller then fills names, tags and checksums in place, and nvme_chunk_finish
+ * writes the rest. */
 void nvme_chunk_layout(struct nvme_chunk *c, uint8_t *out);
 void nvme_chunk_finish(const struct nvme_chunk *c, const uint8_t store_id[16], uint8_t *out);
-/* `in` is writable since pointers go into it. len: at least header_bytes, else KVT_ECORRUPT. */
+/* `in` is writable because *out gets pointers into it. If `len` is less than the header_bytes in
+ * the header, the result is KVT_ECORRUPT. */
 enum kvt_status nvme_chunk_decode(
 	uint8_t *in, size_t len, const uint8_t store_id[16], struct nvme_chunk *out) KVT_MUST_CHECK;
-/* The checksum of piece i, below piece_count. */
+/* Stores the checksum of piece i, which is below piece_count. */
 void nvme_piece_put(const struct nvme_chunk *c, uint32_t i, const struct kvt_checksum *sum);
 struct kvt_checksum nvme_piece_get(const struct nvme_chunk *c, uint32_t i);
 
-/* The engine's names in one run of bytes. blocks NULL: 0, no names. */
+/* Returns the length of the engine's names of a chunk as one run of bytes. blocks NULL: there are
+ * no names, and the result is 0. */
 uint64_t nvme_names_bytes(const struct kvt_blocks *blocks);
 void nvme_names_encode(const struct kvt_blocks *blocks, uint8_t *out);
-/* Pointers of *blocks go into `in`, which must be aligned to 4. */
+/* Points the members of *blocks into `in`, which must be aligned to 4. */
 enum kvt_status nvme_names_decode(
 	const uint8_t *in, size_t len, struct kvt_blocks *blocks) KVT_MUST_CHECK;
 

@@ -1,9 +1,9 @@
 /*
  * nvme_inspect.c - reads a store's log and chunks.
  *
- * The owner records that a chunk has gone some time after it gave the chunk's room to another one. So a chunk with a
- * wrong checksum is looked up again in a fresh copy of the log, and if it is still there, once more after the caller's
- * patience; only then it counts as damaged.
+ * The owner records that a chunk has gone some time after it gave the chunk's room to another one.
+ * So a chunk with a wrong checksum is looked up again in a fresh copy of the log, and if it is
+ * still there, once more after the caller's patience; only then it counts as damaged.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -26,9 +26,9 @@ struct kvt_inspect {
 	struct kvt_sealer *sealer; /* NULL: without keys */
 	struct nvme_format format;
 	struct nvme_replay replay;
-	uint64_t *chunks; /* numbers of the ADDs whose chunks are there */
+	uint64_t *chunks; /* numbers of those ADD records whose chunks are there */
 	size_t count;
-	struct kvt_file **files; /* NULL: not opened, or missing */
+	struct kvt_file **files; /* entries are NULL for files that are not opened, or missing */
 	uint32_t file_count;
 };
 
@@ -64,7 +64,8 @@ static enum kvt_status read_format(struct kvt_inspect *x, const char *folder, ch
 	return status;
 }
 
-/* Newest first, so that a chunk whose room has another owner by now is left out. */
+/* Goes through the records from the newest on, so that a chunk whose room has another owner by now
+ * is left out. */
 static enum kvt_status list_chunks(struct kvt_inspect *x)
 {
 	uint64_t units = (uint64_t)x->file_count * (x->format.file_bytes / NVME_UNIT);
@@ -108,7 +109,7 @@ enum kvt_status kvt_inspect_open(const char *folder, const struct kvt_io_layer *
 	enum kvt_status status;
 
 	why[0] = '\0';
-	/* The machine's layer would create the folder. */
+	/* The machine's own I/O layer would create the folder. */
 	if (layer == NULL && (stat(folder, &st) != 0 || !S_ISDIR(st.st_mode))) {
 		(void)snprintf(why, KVT_REASON_BYTES, "no such folder: %.120s", folder);
 		return KVT_MISS;
@@ -266,9 +267,10 @@ void kvt_inspect_chunk(const struct kvt_inspect *x, size_t i, struct kvt_inspect
 	};
 }
 
-/* --- checking ---------------------------------------------------------------------------------- */
+/* --- checking
+ * ---------------------------------------------------------------------------------- */
 
-/* Reads `bytes` of one file, whole pages. */
+/* Reads `bytes` bytes, whole pages, of one file. */
 static enum kvt_status read_piece(
 	struct kvt_inspect *x, uint32_t file, uint64_t offset, uint8_t *to, uint64_t bytes)
 {
@@ -327,7 +329,7 @@ static enum kvt_status read_chunk(
 	return status;
 }
 
-/* A tenant may have got its key after the keys were read. */
+/* A tenant may have got its key after the file of keys was read, so the file is read again. */
 static enum kvt_status check_sealed(
 	struct kvt_inspect *x, const struct nvme_chunk *chunk, uint8_t *payload)
 {
@@ -341,7 +343,8 @@ static enum kvt_status check_sealed(
 	return status == KVT_MISS ? KVT_ENOTSUP : status;
 }
 
-/* Checks a plain payload by its pieces, and as a whole: the latter shows a writer's defect. */
+/* Checks a plain payload by its pieces, and as a whole: only the latter shows pieces that the
+ * writer stored in the wrong order. */
 static enum kvt_status check_plain(
 	const struct nvme_chunk *chunk, uint8_t *payload, struct kvt_inspect_damage *damage)
 {
@@ -363,7 +366,8 @@ static enum kvt_status check_plain(
 		return KVT_ECORRUPT;
 	if (kvt_checksum_holds(&whole, 1, chunk->bytes, &chunk->checksum))
 		return KVT_OK;
-	damage->bad = chunk->piece_count == 0; /* the payload is a single piece */
+	/* the payload is a single piece, and that piece is damaged */
+	damage->bad = chunk->piece_count == 0;
 	return KVT_ECORRUPT;
 }
 
@@ -403,7 +407,7 @@ static enum kvt_status check(
 	return status;
 }
 
-/* Returns whether the present log still has this chunk. */
+/* Reads the log again, and returns whether the chunk of this generation is still listed there. */
 static bool still_there(struct kvt_inspect *x, uint64_t generation)
 {
 	struct nvme_replay now;

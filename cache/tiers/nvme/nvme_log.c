@@ -1,15 +1,17 @@
 /*
  * nvme_log.c - records that wait for their commit, and the rewrite of the log.
  *
- * The log grows by two records for every chunk that came and went. When it has four times as many records as chunks
- * (and some), it is rewritten: an ADD for every chunk whose record is durable, into a new file that takes the old one's
- * name. The same happens when a store is opened, so that generations given out by a crashed process are never given out
- * again, and when the old log could not be written or synced: after a failed sync the disk's contents are unknown.
+ * The log grows by two records for every chunk that came and went. When it has four times as many
+ * records as chunks (and some), it is rewritten: an ADD for every chunk whose record is durable,
+ * into a new file that takes the old one's name. The same happens when a store is opened, so that
+ * generations given out by a crashed process are never given out again, and when the old log could
+ * not be written or synced: after a failed sync the disk's contents are unknown.
  *
- * The walk is not a snapshot of one moment, and need not be: a chunk that comes or goes meanwhile has a waiting record,
- * which is written to the new log afterwards, and the order of records has no meaning. An erased entry is not live and
- * so not part of the walk; if it is erased right after the walk passed it, its tombstone waits. Records that waited
- * before the walk began are superfluous and dropped, so that records do not pile up while a log cannot be written.
+ * The walk is not a snapshot of one moment, and need not be: a chunk that comes or goes meanwhile
+ * has a waiting record, which is written to the new log afterwards, and the order of records has no
+ * meaning. An erased entry is not live and so not part of the walk; if it is erased right after the
+ * walk passed it, its tombstone waits. Records that waited before the walk began are superfluous
+ * and dropped, so that records do not pile up while a log cannot be written.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -17,7 +19,8 @@
 #include "tiers/nvme/nvme.h"
 
 #define SNAP_BUFFER   (1u << 20)
-#define LOG_SLACK     16384u /* records beyond four times the chunks, at most */
+/* the log is rewritten when it has this many records beyond four times its chunks */
+#define LOG_SLACK     16384u
 #define RESERVE_BYTES (1u << 20)
 #define RETRY_NS      1000000000
 #define RETRY_MAX_NS  30000000000
@@ -85,7 +88,7 @@ bool nvme_log_worn(struct nvme *t)
 
 /* --- a new log -------------------------------------------------------------------------------- */
 
-/* Fills the buffer with the records of further entries. */
+/* Fills the buffer with ADD records of the next entries of the index. */
 static void walk(struct nvme *t)
 {
 	struct nvme_commit *c = &t->commit;
@@ -146,7 +149,8 @@ void nvme_snap_begin(struct nvme *t)
 	}
 	pthread_mutex_lock(&t->lock);
 	head.generation = t->log.generation;
-	/* The walk skips entries erased or removed until now. */
+	/* The walk itself leaves out entries erased or removed until now, so their waiting records
+	 * are not needed. */
 	t->log.pending.count = 0;
 	t->log.lost = false;
 	pthread_mutex_unlock(&t->lock);
@@ -156,7 +160,8 @@ void nvme_snap_begin(struct nvme *t)
 	nvme_snap_step(t);
 }
 
-/* Begins the next operation: a buffer, or the sync after the last. */
+/* Begins the next operation of the rewrite: the write of a buffer, or the sync after the last
+ * one. */
 void nvme_snap_step(struct nvme *t)
 {
 	struct nvme_commit *c = &t->commit;
@@ -184,7 +189,7 @@ void nvme_snap_step(struct nvme *t)
 	nvme_op_begin(t, op);
 }
 
-/* The new log takes the old one's name. */
+/* Renames the new log to the old one's name. */
 static bool take_over(struct nvme *t)
 {
 	const struct kvt_io_ops *io = t->io->ops;
@@ -199,7 +204,7 @@ static bool take_over(struct nvme *t)
 	t->log.count = c->snap.count;
 	t->log.reserved = c->snap.reserved;
 	c->snap.file = NULL;
-	/* After a failure a crash may leave either log: then the new one is not good enough. */
+	/* If the folder's sync fails, a crash may leave either log, so the rewrite has failed. */
 	return io->sync_folder(t->io) == KVT_OK;
 }
 

@@ -1,11 +1,11 @@
 /*
  * nvme_lost.c - a store whose folder or lock file was removed while it was open.
  *
- * Its files may belong to another process by now, or take space without a name. The tier checks
- * once a second whether the file of that name is still its lock. If not, the tier touches the store
- * no more: its index is empty, requests end without a disk, and once all operations under way have
- * ended it closes its files. The core then makes another tier in its place (refused.c), which takes
- * the lock like any other and begins empty.
+ * The folder's files may belong to another process by now, or take space without a name. The tier
+ * checks once a second whether the file named `lock` is still the one that it has locked. If not,
+ * the tier touches the store no more: its index is empty, requests end without a disk, and once all
+ * operations under way have ended it closes its files. The core then makes another tier in its
+ * place (refused.c), which takes the lock like any other and begins empty.
  */
 #include <stdio.h>
 
@@ -16,7 +16,7 @@
 static void lose(struct nvme *t)
 {
 	pthread_mutex_lock(&t->lock);
-	t->closing = true; /* removals are not logged */
+	t->closing = true; /* keeps the removals that follow out of the log */
 	t->log.pending.count = 0;
 	(void)snprintf(t->reason, sizeof(t->reason), "%.110s: its folder or lock file was removed",
 		t->folder);

@@ -1,7 +1,8 @@
 /*
- * nvme_ops.c - requests in queues, jobs, and operations of the I/O layer.
+ * nvme_ops.c - queues of requests, the pool of jobs, and operations of the I/O layer.
  *
- * An operation ends in its actor's done(), so that this file knows none of its users.
+ * A finished operation is passed to its actor's done(), so this file does not depend on the files
+ * that begin operations.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,7 +12,8 @@
 
 #define REAP_AT_ONCE 64
 
-/* --- queues ------------------------------------------------------------------------------------ */
+/* --- queues
+ * ------------------------------------------------------------------------------------ */
 
 void nvme_queue_add(struct nvme_queue *q, struct kvt_tier_request *r)
 {
@@ -54,7 +56,8 @@ void nvme_finish(struct kvt_tier_request *request, enum kvt_status status)
 	request->done(request);
 }
 
-/* --- operations -------------------------------------------------------------------------------- */
+/* --- operations
+ * -------------------------------------------------------------------------------- */
 
 struct kvt_io_op *nvme_op_take(struct nvme *t, struct nvme_actor *actor)
 {
@@ -127,7 +130,8 @@ void nvme_io_worked(struct nvme *t)
 	t->failures = 0;
 }
 
-/* --- jobs -------------------------------------------------------------------------------------- */
+/* --- jobs
+ * -------------------------------------------------------------------------------------- */
 
 struct nvme_job *nvme_job_take(struct nvme *t)
 {

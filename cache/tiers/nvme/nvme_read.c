@@ -1,14 +1,15 @@
 /*
  * nvme_read.c - reads a chunk from disk and checks it.
  *
- * Header and payload are read together, the payload straight into the caller's memory. The header must have its
- * checksum and name the key, the generation and the sizes of the index; then each piece of the payload must have the
- * header's checksum, or the whole must open under its key. The checksums are made while the rest of the payload is
- * being read (nvme_sums.c). In any other case the tier drops and counts the chunk, and the caller gets KVT_ECORRUPT;
- * earlier chunks of the prompt are useful nevertheless.
+ * Header and payload are read together, the payload straight into the caller's memory. The header
+ * must have its checksum and name the key, the generation and the sizes of the index; then each
+ * piece of the payload must have the header's checksum, or the whole must open under its key. The
+ * checksums are made while the rest of the payload is being read (nvme_sums.c). In any other case
+ * the tier drops and counts the chunk, and the caller gets KVT_ECORRUPT; earlier chunks of the
+ * prompt are useful nevertheless.
  *
- * The tier also drops a chunk whose read the system refused twice in a row, so that a bad block does not cost every
- * later prompt a failed read.
+ * The tier also drops a chunk whose read the system refused twice in a row, so that a bad block
+ * does not cost every later prompt a failed read.
  */
 #include <string.h>
 
@@ -68,7 +69,8 @@ static enum kvt_status prepare(struct nvme *t, struct nvme_job *job)
 	kvt_index_info(t->index, job->entry, &info);
 	job->bytes = info.bytes;
 	job->run_count = nvme_place_unpack(info.place, job->runs);
-	/* Another chunk was stored under this key since the caller asked for its length. */
+	/* A length that differs now means that another chunk was stored under this key since the
+	 * caller asked for it. */
 	status = info.bytes == r->bytes ? KVT_OK : KVT_MISS;
 	if (status == KVT_OK)
 		status = nvme_transfer_room(job, t->side[job->entry].header_pages * NVME_PAGE);
@@ -113,14 +115,16 @@ static void report_piece(struct nvme *t, const struct nvme_chunk *chunk, uint32_
 			key[1], key[2], key[3], bad + 1, of, NVME_PIECE_BYTES / 1024);
 }
 
-/* Proves a plain payload by its pieces; as a whole if its header and the log disagree on whether it has pieces. */
+/* Checks a plain payload by the checksums of its pieces; by the checksum of the whole if its header
+ * and the log disagree on whether it has pieces. */
 static enum kvt_status prove(struct nvme *t, struct nvme_job *job, const struct nvme_chunk *chunk)
 {
 	struct kvt_tier_request *r = job->request;
 	uint32_t bad, of = 0;
 	enum kvt_status status = nvme_sum_judge(job, chunk, &bad, &of);
 
-	if (chunk->piece_count > 0) /* the log of a version without pieces lacks that */
+	/* the log of a version without pieces does not say that the chunk has some */
+	if (chunk->piece_count > 0)
 		t->side[job->entry].flags |= NVME_HAS_PIECES;
 	else
 		t->side[job->entry].flags &= (uint8_t)~NVME_HAS_PIECES;
@@ -134,7 +138,7 @@ static enum kvt_status prove(struct nvme *t, struct nvme_job *job, const struct 
 	return status;
 }
 
-/* Proves the payload in the request's segments. */
+/* Checks the payload in the request's segments against the chunk's header. */
 static enum kvt_status check_payload(
 	struct nvme *t, struct nvme_job *job, const struct nvme_chunk *chunk)
 {
@@ -153,7 +157,7 @@ static enum kvt_status check_payload(
 	return prove(t, job, chunk);
 }
 
-/* Drops the chunk, which is not what the index says. */
+/* Drops a chunk whose bytes on disk are not those that the index describes. */
 static void drop(struct nvme *t, struct nvme_job *job, enum kvt_status status)
 {
 	const uint8_t *key = kvt_index_key(t->index, job->entry)->bytes;
@@ -203,7 +207,8 @@ static void read_done(struct nvme *t, struct nvme_actor *actor, struct kvt_io_op
 		settle(t, job);
 }
 
-/* All of the chunk is here and summed, or never will be: checks, answers, frees the job. */
+/* Called when all operations of the read have ended, and its pieces are summed or never will be:
+ * checks the chunk, ends the request and frees the job. */
 static void settle(struct nvme *t, struct nvme_job *job)
 {
 	struct kvt_tier_request *r = job->request;
@@ -220,6 +225,8 @@ static void settle(struct nvme *t, struct nvme_job *job)
 		pthread_mutex_unlock(&t->lock);
 	}
 	kvt_index_release(t->index, job->entry);
-	nvme_finish(r, status); /* names point into the job's header */
+	/* the request's names point into the job's header, so the request ends before the job is
+	 * freed */
+	nvme_finish(r, status);
 	nvme_job_give(t, job);
 }

@@ -1,13 +1,15 @@
 /*
  * nvme_recover.c - opens a store: its format, and its chunks.
  *
- * Opening reads no data. The log lists the chunks; they are sorted by generation, so that of two that claim the same
- * units or the same key the later one stays, and enter the index oldest first. Only a read shows whether a chunk is
- * really there: a chunk whose erase was lost with the power may have been overwritten; then that read is a miss, the
- * chunk leaves, and its next put is stored.
+ * Opening reads no data. The log lists the chunks; they are sorted by generation, so that of two
+ * that claim the same units or the same key the later one stays, and enter the index oldest first.
+ * Only a read shows whether a chunk is really there: a chunk whose erase was lost with the power
+ * may have been overwritten; then that read is a miss, the chunk leaves, and its next put is
+ * stored.
  *
- * A log that is missing or damaged at its beginning means an empty store: losing chunks is legal. A format file of
- * another major version, of another program, or with a wrong checksum means an unknown store: it stays untouched.
+ * A log that is missing or damaged at its beginning means an empty store: losing chunks is legal. A
+ * format file of another major version, of another program, or with a wrong checksum means an
+ * unknown store: it stays untouched.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,7 +25,8 @@
 #define FILE_LEAST  (1ull << 20)
 #define FILE_MOST   (16ull << 30)
 #define FILES_USUAL 64
-#define PER_OPEN    (1ull << 32) /* generations that one log may give out */
+/* number of generations that one log may give out before it is rewritten */
+#define PER_OPEN    (1ull << 32)
 
 /* --- format ----------------------------------------------------------------------------------- */
 
@@ -114,7 +117,7 @@ static enum kvt_status read_format(
 
 /* --- into the index --------------------------------------------------------------------------- */
 
-/* Takes the units of a chunk, all or none. */
+/* Marks the units of a chunk as used: all of them, or none if one is in use. */
 static bool mark(struct nvme *t, const struct nvme_record *r)
 {
 	uint64_t units = (uint64_t)t->space.file_count * t->space.units_per_file;
@@ -135,7 +138,8 @@ static bool mark(struct nvme *t, const struct nvme_record *r)
 	return true;
 }
 
-/* A wall clock that was set back between two lives of the store keeps no chunk beyond its TTL. */
+/* Returns when a chunk expires, at most its TTL from now: so a wall clock that was set back since
+ * the chunk's put does not make the chunk live longer. */
 static int64_t expires_of(const struct nvme *t, const struct nvme_record *r)
 {
 	int64_t wall = kvt_steady_wall(t->s);
@@ -164,7 +168,7 @@ static enum kvt_status insert(struct nvme *t, const struct nvme_record *r)
 		info.charge += (uint64_t)r->runs[i].count * NVME_UNIT;
 	nvme_place_pack(r->runs, r->run_count, info.place);
 	status = kvt_index_insert(t->index, &r->keys[0], parent, &info, &entry);
-	if (status == KVT_EXISTS) { /* an older chunk of the same key */
+	if (status == KVT_EXISTS) { /* the index has an older chunk of the same key */
 		(void)kvt_index_erase(t->index, &r->keys[0], 1);
 		status = kvt_index_insert(t->index, &r->keys[0], parent, &info, &entry);
 	}
@@ -183,8 +187,9 @@ static enum kvt_status insert(struct nvme *t, const struct nvme_record *r)
 	return status;
 }
 
-/* Newest first, so that of two chunks that claim the same units the later one has them; then oldest first into the
- * index, which takes that order for the order of use. */
+/* Goes through the ADD records from the newest on, so that of two chunks that claim the same units
+ * the later one has them; then inserts them into the index from the oldest on, since the index
+ * takes that order for the order of use. */
 static enum kvt_status apply(struct nvme *t, struct nvme_replay *p)
 {
 	int64_t wall = kvt_steady_wall(t->s);
@@ -197,7 +202,7 @@ static enum kvt_status apply(struct nvme *t, struct nvme_replay *p)
 		kept[i] = nvme_replay_add(p, i, wall, &r) && mark(t, &r);
 	for (uint64_t i = 0; i < p->add_count; i++) {
 		if (kept[i] && nvme_replay_add(p, i, wall, &r))
-			(void)insert(t, &r); /* no room any more: the chunk is left out */
+			(void)insert(t, &r); /* without room for it, the chunk is left out */
 	}
 	free(kept);
 	return KVT_OK;
@@ -226,8 +231,9 @@ static enum kvt_status read_log(struct nvme *t)
 	return status;
 }
 
-/* Bytes of memory for names of evicted chunks. The default policy judges by how often such names come back, and is best
- * with several times as many names as chunks. */
+/* Returns how much memory the index may use for names of evicted chunks. The default policy judges
+ * chunks by how often such names are asked for again, and works best with several times as many
+ * names as chunks. */
 static uint64_t ghost_bytes(const struct nvme *t)
 {
 	uint64_t bytes = (uint64_t)t->max_entries * GHOST_BYTES_PER_ENTRY;
@@ -253,7 +259,7 @@ static enum kvt_status make_index(struct nvme *t, const struct kvt_config *confi
 	return kvt_index_create(&options, t->s, &t->index);
 }
 
-/* Makes a log of this process's own, so that no generation is given out twice. */
+/* Begins a new log, so that no generation of the old one is given out twice. */
 static void first_log(struct nvme *t)
 {
 	nvme_snap_begin(t);

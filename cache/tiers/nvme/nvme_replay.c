@@ -1,15 +1,15 @@
 /*
  * nvme_replay.c - reads a log.
  *
- * Two passes over the records: one counts, one collects. Then all records are sorted, so that a
- * binary search finds whether a chunk is gone, whatever order the records had.
+ * One pass over the records counts them, a second one collects them. Then they are sorted, so that
+ * a binary search finds whether a chunk is gone, whatever order the records had in the file.
  */
 #include <stdlib.h>
 #include <string.h>
 
 #include "tiers/nvme/nvme_replay.h"
 
-#define LOG_MOST   (4ull << 30) /* most bytes of a log that is read */
+#define LOG_MOST   (4ull << 30) /* a longer log is not read */
 #define READ_PIECE (8u << 20)
 
 int64_t nvme_io_now(struct kvt_io *io, struct kvt_io_op *op)
@@ -137,7 +137,7 @@ static int by_generation(const void *a, const void *b)
 	return x < y ? -1 : x > y;
 }
 
-/* The later of two records of one generation counts. */
+/* If two records have the same generation, the later one counts. */
 static int by_add(const void *a, const void *b)
 {
 	const struct nvme_replay_add *x = a;
@@ -158,7 +158,7 @@ static int by_kill(const void *a, const void *b)
 	return x->generation < y->generation ? -1 : x->generation > y->generation;
 }
 
-/* Returns whether there is a kill of this key with this generation or a later one. */
+/* Returns whether this key is erased with this generation or a later one. */
 static bool killed(const struct nvme_kill *kills, uint64_t count, const struct kvt_key *key,
 	uint64_t generation)
 {

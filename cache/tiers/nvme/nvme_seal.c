@@ -4,11 +4,12 @@
  * With a file of master keys every payload is sealed, and so are the engine's names of its blocks, since token ids are
  * the prompt. Readable on disk are only: keys (hashes), tenants (hashes), sizes, times.
  *
- * Tenants' wrapped keys lie in the file `tenants`, a block of 4096 bytes each, so that one key can be overwritten
- * without touching another. The commit writes and syncs a new key before any record of a chunk under it; a key that was
- * wrapped again gets a new block, and its old block is overwritten after the new one was synced. The commit that a
- * flush waits for overwrites an erased tenant's block with zeros. From then on the tenant's chunks cannot be opened at
- * all, as far as the device really overwrites.
+ * Tenants' wrapped keys lie in the file `tenants`, a block of 4096 bytes each, so that one key can
+ * be overwritten without touching another. A commit writes and syncs a new key before any record of
+ * a chunk under it; a key that was wrapped again gets a new block, and its old block is overwritten
+ * after the new one was synced. The commit that a flush waits for overwrites an erased tenant's
+ * block with zeros. From then on the tenant's chunks cannot be opened at all, as far as the device
+ * really overwrites.
  *
  *     0  "kvttenan"   8 u16 major, u16 minor   16 XXH3-64 of all bytes after it   24 u8[16] tenant
  *    40  wrapped key
@@ -28,7 +29,8 @@
 /* Names are sealed for another kind of tier than a payload, so that neither opens as the other. */
 #define NAMES_TIER (KVT_TIER_NVME | 0x100u)
 
-/* LOCKED: the present file of keys lacks its master key, and may have it again, so the slot is kept. */
+/* LOCKED: the slot's key cannot be opened because the present file of keys lacks its master key. A
+ * later file may have that master key again, so the slot is kept. */
 enum slot_state { SLOT_FREE, SLOT_WRITE, SLOT_USED, SLOT_LOCKED, SLOT_WIPE };
 
 struct slot {
@@ -37,15 +39,16 @@ struct slot {
 	uint8_t wrapped[KVT_SEAL_WRAPPED_BYTES]; /* SLOT_WRITE only */
 };
 
-/* All members are under the tier's lock, except file and block, which are the tier's thread's. */
+/* All members are under the tier's lock, except `file` and `block`, which only the tier's thread
+ * uses. */
 struct nvme_tenants {
 	struct kvt_file *file;
 	struct slot *slots;
 	uint32_t count, room;
-	uint32_t waiting; /* slots to be written or wiped */
+	uint32_t waiting; /* number of slots to be written or wiped */
 	uint32_t writing; /* the slot whose block is being written */
 	bool unsynced_keys, unsynced_wipes;
-	enum slot_state was; /* state of that slot when its write began */
+	enum slot_state was; /* the state that that slot had when its write began */
 	uint8_t *block;
 };
 
@@ -145,12 +148,14 @@ enum kvt_status nvme_seal_recover(struct nvme *t)
 		struct kvt_tenant tenant;
 		struct slot *slot;
 
-		/* The number finds a slot: an unusable block keeps a free slot. */
+		/* The block's number in the file is the slot's number, so an unusable block also
+		 * gets a slot, as a free one. */
 		if (n->count * (size_t)NVME_PAGE > at || (slot = slot_new(n)) == NULL) {
 			status = KVT_ENOMEM;
 			break;
 		}
-		slot->state = SLOT_WIPE; /* keeps slot_new from taking it */
+		/* while the blocks are read, slot_new must not take this slot */
+		slot->state = SLOT_WIPE;
 		if (block_decode(bytes + at, &tenant)) {
 			slot->tenant = tenant;
 			slot->state = SLOT_USED;
@@ -188,7 +193,8 @@ enum kvt_status nvme_seal_take_all(struct kvt_io *io, struct kvt_sealer *sealer)
 		nvme_file_read(io, "tenants", (uint64_t)TENANTS_MOST * NVME_PAGE, &bytes, &len);
 
 	for (size_t at = 0; status == KVT_OK && at + NVME_PAGE <= len; at += NVME_PAGE) {
-		/* A key that does not open is reported for the chunks that need it. */
+		/* A tenant's key that cannot be opened is reported by reads and writes of the
+		 * chunks that need it. */
 		if (block_decode(bytes + at, &tenant) &&
 			kvt_seal_take_tenant_key(sealer, bytes + at + WRAPPED_AT) == KVT_ENOMEM)
 			status = KVT_ENOMEM;
@@ -229,7 +235,7 @@ bool nvme_seal_waiting(struct nvme *t)
 	return waiting;
 }
 
-/* Finds a slot in this state, and makes its block for writing. */
+/* Finds a slot in this state, and encodes its block for the write. */
 static bool find_slot(struct nvme *t, enum slot_state state)
 {
 	struct nvme_tenants *n = t->tenants;
@@ -248,7 +254,7 @@ static bool find_slot(struct nvme *t, enum slot_state state)
 	return found;
 }
 
-/* Order: new keys, their sync, wiped blocks, their sync. */
+/* The order is: write new keys, sync them, wipe old blocks, sync those. */
 bool nvme_seal_next(struct nvme *t, struct kvt_io_op *op)
 {
 	struct nvme_tenants *n = t->tenants;
@@ -290,7 +296,8 @@ void nvme_seal_ended(struct nvme *t, const struct kvt_io_op *op, bool ok)
 	}
 	pthread_mutex_lock(&t->lock);
 	slot = &n->slots[n->writing];
-	if (slot->state == n->was) { /* otherwise it was erased meanwhile, and waits to be wiped */
+	/* otherwise the key was erased during the write, and the slot waits to be wiped */
+	if (slot->state == n->was) {
 		n->waiting--;
 		slot->state = n->was == SLOT_WRITE ? SLOT_USED : SLOT_FREE;
 		explicit_bzero(slot->wrapped, sizeof(slot->wrapped));
@@ -301,7 +308,7 @@ void nvme_seal_ended(struct nvme *t, const struct kvt_io_op *op, bool ok)
 /* Under lock. */
 static void wipe_later(struct nvme_tenants *n, struct slot *slot)
 {
-	if (slot->state != SLOT_WRITE) /* otherwise it waits already */
+	if (slot->state != SLOT_WRITE) /* otherwise the slot waits to be written already */
 		n->waiting++;
 	slot->state = SLOT_WIPE;
 }
@@ -349,7 +356,8 @@ static struct kvt_seal_place place_of(
 	return place;
 }
 
-/* Marks the former wrapping of this tenant's key for wiping. Under lock. */
+/* Marks the blocks with former wrappings of this tenant's key for wiping. The caller holds the
+ * tier's lock. */
 static void wipe_older(struct nvme_tenants *n, const struct kvt_tenant *tenant)
 {
 	for (uint32_t i = 0; i < n->count; i++) {
@@ -361,7 +369,8 @@ static void wipe_older(struct nvme_tenants *n, const struct kvt_tenant *tenant)
 	}
 }
 
-/* The tenant's key, with a slot for a new key. */
+/* Ensures that the sealer has the tenant's key; makes the key, and a slot for it, if there is
+ * none. */
 static enum kvt_status tenant_key(struct nvme *t, const struct kvt_tenant *tenant)
 {
 	uint8_t wrapped[KVT_SEAL_WRAPPED_BYTES];
@@ -420,8 +429,9 @@ enum kvt_status nvme_seal_chunk(struct nvme *t, struct nvme_job *job, struct nvm
 	return status == KVT_OK ? seal_names(t, chunk) : status;
 }
 
-/* Other processes may write into the target (a segment mapped by clients of kvtierd). So the chunk is opened here, and
- * its checksum is made of the bytes copied there, not of those present there afterwards. */
+/* Other processes may write into the target (a segment mapped by clients of kvtierd). So the chunk
+ * is opened here, and its checksum is made of the bytes copied there, not of those present there
+ * afterwards. */
 enum kvt_status nvme_open_chunk(
 	struct nvme *t, struct nvme_job *job, const struct nvme_chunk *chunk)
 {

@@ -1,10 +1,11 @@
 /*
- * nvme_share.c - see the header.
+ * nvme_share.c - finds the stores below a path and their owners, and divides the disk's room among
+ * them.
  *
- * A store lies in PATH/FINGERPRINT/RANK, and its owner has a lock on a file there. Stores of one fingerprint are the
- * ranks of an engine: ranks that have not opened yet count as well. Stores of other fingerprints count if they have an
- * owner. The files of stores without an owner belong to the room that is divided: their owner may come back, and then
- * shares it.
+ * A store lies in PATH/FINGERPRINT/RANK, and its owner has a lock on a file there. Stores of one
+ * fingerprint are the ranks of an engine: ranks that have not opened yet count as well. Stores of
+ * other fingerprints count if they have an owner. The files of stores without an owner belong to
+ * the room that is divided: their owner may come back, and then shares it.
  */
 #include "tiers/nvme/nvme_share.h"
 
@@ -32,7 +33,8 @@ void kvt_store_owner(const char *folder, struct kvt_owner *out)
 	fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
 	if (fd < 0)
 		return;
-	/* the lock belongs to an open file, not to a process, so the file holds the pid */
+	/* F_OFD_GETLK finds the lock but not its owner's pid, since the lock belongs to an open
+	 * file; so the owner wrote its pid into the file */
 	out->alive = fcntl(fd, F_OFD_GETLK, &lock) == 0 && lock.l_type != F_UNLCK;
 	if (out->alive && pread(fd, text, sizeof(text) - 1, 0) > 0)
 		out->pid = strtoll(text, NULL, 10);
@@ -42,9 +44,10 @@ void kvt_store_owner(const char *folder, struct kvt_owner *out)
 /* Stores owned by other processes. */
 struct live {
 	const char *folder; /* the caller's */
-	size_t engine;      /* length of the part that names its fingerprint's folder */
+	/* length of the leading part of the store's path that names its fingerprint's folder */
+	size_t engine;
 	uint32_t siblings, others;
-	uint64_t bytes[MOST_LIVE]; /* bytes of their files */
+	uint64_t bytes[MOST_LIVE]; /* bytes of each store's files */
 };
 
 static void look(void *self, const char *folder)
@@ -65,7 +68,8 @@ static void look(void *self, const char *folder)
 		live->others++;
 }
 
-/* Part of each store that has no more than its part, if others have more. */
+/* Returns the size that all stores with at most their part can have, when others have more than
+ * `part`. */
 static uint64_t part_beside(const struct live *live, uint64_t room, uint64_t part, uint32_t stores)
 {
 	uint64_t beyond = 0;

@@ -1,9 +1,10 @@
 /*
  * nvme_space.c - data files and their units.
  *
- * Unit numbers run through all files: unit u lies in file u / units_per_file. Files are created when room is needed and
- * reserved as a whole, so that a full disk shows at the creation of a file and not amid a chunk; then the store goes on
- * with its present files, evicts for new chunks, and tries again every half minute.
+ * Unit numbers run through all files: unit u lies in file u / units_per_file. Files are created
+ * when room is needed and reserved as a whole, so that a full disk shows at the creation of a file
+ * and not amid a chunk; then the store goes on with its present files, evicts for new chunks, and
+ * tries again every half minute.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,8 +13,9 @@
 #include "tiers/nvme/nvme.h"
 
 #define GROW_AGAIN_NS 30000000000
-#define EVICT_AT_ONCE 4096 /* most entries that leave for one chunk */
-#define ROOM_AT_MOST  8    /* enough room, as a multiple of a chunk's need, if it is free in too many pieces */
+#define EVICT_AT_ONCE 4096 /* most entries that are evicted for one chunk */
+/* eviction for a chunk stops when this many times its need is free, even if in too many pieces */
+#define ROOM_AT_MOST  8
 
 void nvme_data_name(uint32_t number, char out[16])
 {
@@ -62,7 +64,8 @@ static enum kvt_status open_file(struct nvme *t, uint32_t n, struct nvme_file *o
 		status = KVT_ENOTSUP;
 	if (status != KVT_OK) {
 		io->close(t->io, out->file);
-		if (out->fresh) /* shorter than a whole file: it holds no chunk */
+		/* the file was shorter than a data file, so it holds no chunk yet */
+		if (out->fresh)
 			(void)io->remove(t->io, name);
 		*out = (struct nvme_file){0};
 		return status;
@@ -115,7 +118,8 @@ static void remove_surplus(struct nvme *t, struct found *f)
 	} while (t->io->ops->list(t->io, look, f) == KVT_OK);
 }
 
-/* A store's part may be less than its present size: files are not removed while they are in use. */
+/* If the store's part is now less than its present size, no files are removed here: they are in
+ * use. */
 void nvme_space_allow(struct nvme *t)
 {
 	struct nvme_space *s = &t->space;
@@ -181,7 +185,7 @@ void nvme_space_close(struct nvme *t)
 	*s = (struct nvme_space){0};
 }
 
-/* Adds one more file. */
+/* Creates one more data file. */
 static enum kvt_status grow(struct nvme *t)
 {
 	struct nvme_space *s = &t->space;

@@ -12,9 +12,10 @@
  * A chunk without such checksums (1.1 wrote none), or whose header and log disagree about them, is one piece, summed
  * once all of it is here. A sealed chunk is opened instead, when it is settled.
  *
- * The tier's thread itself sums AT_ONCE bytes between two looks at the disk. When more bytes wait than it can sum,
- * which one slow disk does not cause, it wakes helpers, or starts them. Without threads of the library
- * (KVT_THREADS_CALLER) there are no helpers, and a failed start means one helper fewer.
+ * The tier's thread itself sums up to AT_ONCE bytes each time between two calls that reap
+ * operations. When more bytes wait than it can sum, which happens only with fast disks, it wakes
+ * helper threads, or starts them. Without threads of the library (KVT_THREADS_CALLER) there are no
+ * helpers, and a failed start means one helper fewer.
  */
 #include <pthread.h>
 #include <signal.h>
@@ -25,29 +26,39 @@
 #include "tiers/nvme/nvme.h"
 
 #define AT_ONCE    ((uint64_t)1 << 20)
-#define MOST       (AT_ONCE / NVME_PIECE_BYTES) /* most pieces that a thread takes */
-#define HELP_BYTES ((uint64_t)8 << 20) /* waiting bytes per further helper */
-#define HELPERS    3u /* most helpers; no more than there are further processors */
+#define MOST       (AT_ONCE / NVME_PIECE_BYTES) /* most pieces that a thread takes at once */
+/* one more helper is called for each time this many bytes wait */
+#define HELP_BYTES ((uint64_t)8 << 20)
+/* most helpers; there are also no more than there are processors beyond the first */
+#define HELPERS    3u
 
 /* A piece of one read. */
 struct piece {
-	struct kvt_checksum sum; /* used by the thread that sums it, then by the tier's thread */
-	uint32_t pages; /* the tier's thread's: its pages that are still missing */
-	uint32_t ready; /* sums' lock: in entry k: number of the k-th complete piece */
+	/* written by the thread that sums the piece, then read by the tier's thread */
+	struct kvt_checksum sum;
+	/* used by the tier's thread only: number of the piece's pages that have not arrived */
+	uint32_t pages;
+	/* under the sums' lock: entry k of the array has in `ready` the number of the k-th piece
+	 * that became complete */
+	uint32_t ready;
 };
 
 /* The checksums of one read. */
 struct nvme_sum {
 	struct nvme_job *job;
-	struct nvme_sum *next; /* sums' lock: list of reads that wait, or are done */
-	uint32_t ready;        /* sums' lock: complete pieces */
-	uint32_t taken;        /* sums' lock: pieces that threads have taken */
-	uint32_t working;      /* sums' lock: threads at work on this read */
-	bool listed;           /* sums' lock: the read waits for a thread */
-	bool ended;            /* sums' lock: no operation of the read is under way any more */
-	bool wanted;           /* the tier's thread's: false: the payload is sealed */
-	uint64_t piece_bytes;  /* bytes of all pieces but the last; constant until the read is settled */
-	uint32_t count, room;  /* number of pieces; allocated pieces */
+	/* under the sums' lock: list of reads that wait to be summed, or to be settled */
+	struct nvme_sum *next;
+	uint32_t ready;        /* under the sums' lock: number of complete pieces */
+	/* under the sums' lock: number of complete pieces that threads have taken */
+	uint32_t taken;
+	uint32_t working;      /* under the sums' lock: number of threads at work on this read */
+	bool listed;           /* under the sums' lock: the read is in the list of waiting reads */
+	bool ended;            /* under the sums' lock: all operations of the read have ended */
+	/* used by the tier's thread only; false: the payload is sealed, and has no sums */
+	bool wanted;
+	/* length of all pieces but the last; constant until the read is settled */
+	uint64_t piece_bytes;
+	uint32_t count, room;  /* number of pieces; number of pieces that are allocated */
 	struct piece *pieces;
 };
 
@@ -55,18 +66,18 @@ struct nvme_sum {
 struct nvme_sums {
 	struct nvme *t;
 	pthread_mutex_t lock;          /* guards all members below but the helpers' ids; a leaf */
-	pthread_cond_t work;           /* signals: a read waits, or the end */
-	struct nvme_sum *first, *last; /* waiting reads, in order */
+	pthread_cond_t work;           /* signaled when a read waits, and when the tier is closed */
+	struct nvme_sum *first, *last; /* list of waiting reads, in order */
 	uint64_t bytes;                /* that wait */
-	struct nvme_sum *done;         /* reads for the tier's thread to settle */
+	struct nvme_sum *done;         /* list of reads that the tier's thread is to settle */
 	bool ending;
 	uint32_t idle;    /* waiting helpers */
-	uint32_t helpers; /* the tier's thread's, like the rest */
+	uint32_t helpers; /* number of helpers; used by the tier's thread only, like the rest */
 	uint32_t most;
 	pthread_t threads[HELPERS];
 };
 
-/* The pieces that a thread took: ready[from] to ready[to - 1] of a read. */
+/* The pieces that a thread took: the numbers ready[from] to ready[to - 1] of a read. */
 struct share {
 	struct nvme_sum *sum;
 	uint32_t from, to;
@@ -79,9 +90,11 @@ static uint64_t piece_bytes(const struct nvme_sum *s, uint32_t i)
 	return s->job->bytes - from < s->piece_bytes ? s->job->bytes - from : s->piece_bytes;
 }
 
-/* --- waiting reads; under the sums' lock -------------------------------------------------------- */
+/* --- waiting reads; under the sums' lock
+ * -------------------------------------------------------- */
 
-/* A read that has begun goes first: its chunk should be complete before others. */
+/* Puts a read into the list of waiting reads; at its front if some of its pieces are summed
+ * already, so that its chunk is complete before others. */
 static void wait_in_line(struct nvme_sums *c, struct nvme_sum *s)
 {
 	s->listed = true;
@@ -97,7 +110,7 @@ static void wait_in_line(struct nvme_sums *c, struct nvme_sum *s)
 	c->last = s;
 }
 
-/* Takes some pieces of the first read in line. */
+/* Takes some pieces of the first waiting read. */
 static bool take(struct nvme_sums *c, struct share *out)
 {
 	struct nvme_sum *s = c->first;
@@ -127,7 +140,7 @@ static bool is_idle(const struct nvme_sum *s)
 
 /* --- summing ---------------------------------------------------------------------------------- */
 
-/* Sums a piece without a lock. */
+/* Computes the checksum of a piece; needs no lock. */
 static void sum_piece(const struct nvme_sum *s, uint32_t i)
 {
 	struct iovec runs[KVT_IO_MAX_PIECES];
@@ -142,7 +155,8 @@ static void sum_piece(const struct nvme_sum *s, uint32_t i)
 	kvt_checksum_segments(segments, count, bytes, &s->pieces[i].sum);
 }
 
-/* Sums the taken pieces. Called under the lock, which it releases meanwhile. True: the read is to be settled. */
+/* Sums the taken pieces. Called under the lock, which it releases meanwhile. Returns true if the
+ * read is now to be settled. */
 static bool sum_some(struct nvme_sums *c, const struct share *share)
 {
 	struct nvme_sum *s = share->sum;
@@ -192,7 +206,8 @@ static void *help(void *arg)
 	return NULL;
 }
 
-/* Starts one helper, with signals blocked. It may run on all processors of the tier's thread. */
+/* Starts one helper thread, with signals blocked. It may run on all processors that the tier's
+ * thread may use. */
 static void start_one(struct nvme_sums *c)
 {
 	sigset_t all, before;
@@ -209,7 +224,8 @@ static void start_one(struct nvme_sums *c)
 	(void)pthread_setname_np(c->threads[c->helpers++], "kvt-nvme-sum");
 }
 
-/* Calls helpers for bytes that the tier's thread cannot sum at once. Under the lock. */
+/* Wakes or starts a helper if more bytes wait than the tier's thread can sum at once. Called under
+ * the lock. */
 static void call_help(struct nvme_sums *c)
 {
 	uint64_t wanted = c->bytes / HELP_BYTES;
@@ -271,7 +287,8 @@ void nvme_sum_free(struct nvme_sum *sum)
 	free(sum);
 }
 
-/* --- course of a read; the tier's thread -------------------------------------------------------- */
+/* --- course of a read; on the tier's thread
+ * ----------------------------------------------------- */
 
 static enum kvt_status make_room(struct nvme_job *job, uint32_t count)
 {
@@ -323,8 +340,9 @@ static bool wanted(const struct nvme_job *job)
 	return job->sum != NULL && job->sum->wanted;
 }
 
-/* Pages [from, to) of the payload arrived. Lists the pieces that are now complete in the `ready` of the pieces from
- * `ready` on; returns how many. */
+/* Called when pages [from, to) of the payload have arrived. Appends the pieces that are now
+ * complete to the list of complete pieces, which is kept in the member `ready` of the pieces;
+ * returns how many were appended. */
 static uint32_t arrive(struct nvme_sum *s, uint64_t from, uint64_t to, uint64_t *bytes)
 {
 	uint32_t n = 0;
@@ -397,7 +415,7 @@ enum kvt_status nvme_sum_judge(
 	return KVT_OK;
 }
 
-/* Sums up to AT_ONCE bytes, and settles finished reads. */
+/* Sums up to AT_ONCE bytes, and settles the reads that are summed. */
 size_t nvme_sums_step(struct nvme *t)
 {
 	struct nvme_sums *c = t->sums;

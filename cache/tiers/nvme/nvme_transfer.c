@@ -1,10 +1,11 @@
 /*
  * nvme_transfer.c - moves a chunk between memory and files.
  *
- * The image of a chunk is its header, its payload in place in the arena, and one page for the rest of the last page; so
- * the payload is copied neither on its way out nor on its way in, and no byte beyond a segment is touched. The transfer
- * takes as few operations as its runs, files and NVME_OP_BYTES allow; the header is part of the first. Where segments
- * do not fit O_DIRECT (alignment), or the payload is sealed, the image has a buffer of its own instead.
+ * The image of a chunk is its header, its payload in place in the arena, and one page for the rest
+ * of the last page; so the payload is copied neither on its way out nor on its way in, and no byte
+ * beyond a segment is touched. The transfer takes as few operations as its runs, files and
+ * NVME_OP_BYTES allow; the header is part of the first. Where segments do not fit O_DIRECT
+ * (alignment), or the payload is sealed, the image has a buffer of its own instead.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -121,7 +122,7 @@ uint32_t nvme_transfer_slice(
 	return count;
 }
 
-/* Begins the next operation of a job. False: none is free. */
+/* Begins the next operation of a job. Returns false if no free operation is left. */
 static bool issue_one(struct nvme *t, struct nvme_job *job)
 {
 	struct kvt_io_op *op = nvme_op_take(t, &job->actor);
@@ -199,7 +200,8 @@ bool nvme_transfer_done(struct nvme *t, struct nvme_job *job, struct kvt_io_op *
 
 	job->under_way--;
 	if (op->result < 0 || (uint64_t)op->result != want) {
-		/* A layer moves all bytes that it can, so fewer bytes show an end of file or a defect. */
+		/* An I/O layer moves all bytes that it can, so a result of fewer bytes means that
+		 * the file is too short, or that the layer has a defect. */
 		int error = op->result < 0 ? (int)-op->result : EIO;
 
 		nvme_io_failed(t, op->kind == KVT_IO_WRITE ? "write" : "read", error);

@@ -1,20 +1,22 @@
 /*
  * nvme_write.c - writes a chunk to disk.
  *
- * The write first inserts an invisible entry, which makes room and takes the key; then follow units, header, and one
- * transfer. After a successful transfer the chunk is visible and joins the group whose records are written next; its
- * entry stays held until then, so that no other chunk overwrites it before its record names its place.
+ * The write first inserts an invisible entry, which makes room and takes the key; then follow
+ * units, header, and one transfer. After a successful transfer the chunk is visible and joins the
+ * group whose records are written next; its entry stays held until then, so that no other chunk
+ * overwrites it before its record names its place.
  *
- * An erase may happen at any moment. Before the insert it removes the request from the queue or shows in the count of
- * erases; afterwards it makes the entry invisible, and publishing reports that.
+ * An erase may happen at any moment. Before the insert it removes the request from the queue or
+ * shows in the count of erases; afterwards it makes the entry invisible, and publishing reports
+ * that.
  *
- * The request brings the checksums of the payload's pieces, from the reading of memory that made the whole checksum at
- * the put. Without them one reading of the payload makes both, and a chunk whose memory changed since its put is not
- * written; a chunk that is to be sealed is compared, too.
+ * The request brings the checksums of the payload's pieces, from the reading of memory that made
+ * the whole checksum at the put. Without them one reading of the payload makes both, and a chunk
+ * whose memory changed since its put is not written; a chunk that is to be sealed is compared, too.
  *
- * Bytes written for a chunk of n bytes: n rounded up to 4096, a header of 4096 (more only with thousands of tokens),
- * 256 bytes of log each for coming and going, and a fourth of 256 for the rewrite of a log that has four times its
- * needed size. No chunk is ever moved.
+ * Bytes written for a chunk of n bytes: n rounded up to 4096, a header of 4096 (more only with
+ * thousands of tokens), 256 bytes of log each for coming and going, and a fourth of 256 for the
+ * rewrite of a log that has four times its needed size. No chunk is ever moved.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -48,11 +50,12 @@ static void info_of(const struct nvme *t, const struct kvt_tier_request *r, uint
 	info->expires_wall_ns = expires_of(t, r->item, &info->ttl_ns);
 }
 
-/* Variable parts of a header. */
+/* Those parts of a header whose lengths vary. */
 struct head_plan {
 	uint64_t names;  /* bytes */
 	uint64_t pieces; /* checksums */
-	uint32_t bytes;  /* bytes of the whole header; 0: too many names */
+	/* length of the whole header; 0: the chunk has more names than a header can hold */
+	uint32_t bytes;
 };
 
 static struct head_plan head_of(const struct nvme *t, const struct kvt_tier_request *r)
@@ -89,8 +92,8 @@ static bool request_is_good(const struct kvt_tier_request *r)
 			       NVME_MAX_TOKENS);
 }
 
-/* Takes the put's checksums of the payload's pieces, or makes them here while comparing the whole with the put's
- * checksum. */
+/* Takes the put's checksums of the payload's pieces, or makes them here while comparing the whole
+ * with the put's checksum. */
 static enum kvt_status sum_pieces(
 	const struct kvt_tier_request *r, const struct nvme_chunk *chunk)
 {
@@ -111,8 +114,8 @@ static enum kvt_status sum_pieces(
 	return kvt_checksum_equal(&whole, &r->checksum) ? KVT_OK : KVT_ECORRUPT;
 }
 
-/* A sealed chunk keeps no checksum of its put, and its tags prove any sealed bytes: so the put's checksum is compared
- * now, after the sealing, which read the same bytes. */
+/* A sealed chunk keeps no checksum of its put, and its tags prove any sealed bytes: so the put's
+ * checksum is compared now, after the sealing, which read the same bytes. */
 static enum kvt_status seal(struct nvme *t, struct nvme_job *job, struct nvme_chunk *chunk)
 {
 	const struct kvt_tier_request *r = job->request;
@@ -167,7 +170,7 @@ static enum kvt_status make_head(struct nvme *t, struct nvme_job *job,
 	return status;
 }
 
-/* Fills the data kept for the entry. Returns its generation. */
+/* Fills the data that the tier keeps for the entry. Returns the chunk's generation. */
 static uint64_t fill_side(struct nvme *t, uint32_t entry, const struct head_plan *head)
 {
 	struct nvme_side *side = &t->side[entry];
@@ -183,7 +186,8 @@ static uint64_t fill_side(struct nvme *t, uint32_t entry, const struct head_plan
 	return side->generation;
 }
 
-/* Inserts an entry that no erase since the request left its queue has missed. */
+/* Inserts an entry into the index, provided that no erase began since the request left its
+ * queue. */
 static enum kvt_status insert(struct nvme *t, struct kvt_tier_request *r,
 	const struct kvt_entry_info *info, uint64_t erases, uint32_t *entry)
 {
@@ -204,7 +208,7 @@ static enum kvt_status insert(struct nvme *t, struct kvt_tier_request *r,
 	return KVT_ECANCELED;
 }
 
-/* Makes entry, units, header and image. A failure leaves none of them. */
+/* Makes entry, units, header and image. If one step fails, the earlier ones are undone. */
 static enum kvt_status prepare(struct nvme *t, struct nvme_job *job, uint64_t erases)
 {
 	struct kvt_tier_request *r = job->request;
@@ -240,8 +244,9 @@ out:
 	return status;
 }
 
-/* Returns whether room may appear later without further action. A tenant that is at its limit does not wait for reads,
- * which may be other tenants' and never end: it would delay all later writes. */
+/* Returns whether room may appear later without further action. A tenant that is at its limit does
+ * not wait for reads, which may be other tenants' and never end: it would delay all later
+ * writes. */
 static bool holds_room(const struct nvme *t, bool limited)
 {
 	return t->commit.stored != NULL || t->commit.group != NULL || t->writes_active > 0 ||
@@ -272,8 +277,8 @@ bool nvme_write_begin(struct nvme *t, struct nvme_job *job, struct kvt_tier_requ
 	if (status == KVT_FULL)
 		info_of(t, r, job->head_bytes, &info);
 	if (status == KVT_FULL && holds_room(t, kvt_index_is_limited(t->index, &info))) {
-		/* Chunks that wait for their records cannot leave: this lets them get those first, and waits for chunks
-		 * that are still being written. */
+		/* Chunks whose records are not durable cannot be evicted. A commit makes some of
+		 * them evictable; chunks that are still being written will join a later one. */
 		t->commit.wanted = t->commit.wanted || t->commit.stored != NULL;
 		nvme_job_give(t, job);
 		pthread_mutex_lock(&t->lock);
@@ -312,7 +317,7 @@ static void write_done(struct nvme *t, struct nvme_actor *actor, struct kvt_io_o
 		return;
 	status = job->status;
 	if (status == KVT_OK && job->lost_syncs != t->commit.lost_syncs)
-		status = KVT_EIO; /* some of the chunk's pages may be among the unwritten ones */
+		status = KVT_EIO; /* pages of this chunk may be among those that were not written */
 	t->writes_active--;
 	nvme_rate_end(t, &t->write_rate, job->bytes);
 	mark_dirty(t, job);

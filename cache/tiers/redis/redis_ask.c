@@ -1,12 +1,13 @@
 /*
  * redis_ask.c - one command to Redis: its bytes, its answer, and the meaning of a failure.
  *
- * An ask is one allocation: the command, its pieces, the target of its answer, its text. A value's bytes stay in place.
+ * An ask (struct redis_ask) is one allocation, which holds the command, its pieces, the buffer for
+ * its answer and its text. The bytes of a value are not copied.
  *
- * A late answer is the server's fault (KVT_EIO, which the breaker counts) if the tier's whole deadline passed, or if no
- * server answered anything since the command was sent: so requests with a few milliseconds also detect a stopped
- * server. Otherwise the server answers other requests, and a request that had so little time, or waited behind others
- * all of it, is a miss.
+ * A late answer is the server's fault (KVT_EIO, which the breaker counts) if the tier's whole
+ * deadline passed, or if no server answered anything since the command was sent: so requests with a
+ * limit of a few milliseconds also detect a stopped server. Otherwise the server does answer other
+ * requests, so a request that had little time, or spent it waiting behind others, ends as a miss.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,7 +17,8 @@
 
 #define REFUSED_TOLD_NS 10000000000
 
-/* --- a command's bytes ------------------------------------------------------------------------- */
+/* --- a command's bytes
+ * ------------------------------------------------------------------------- */
 
 static size_t text_room(const struct redis_word *words, size_t count)
 {
@@ -132,7 +134,8 @@ void redis_ask_free(struct redis_ask *ask)
 	free(ask);
 }
 
-/* --- its answer -------------------------------------------------------------------------------- */
+/* --- its answer
+ * -------------------------------------------------------------------------------- */
 
 static void command_done(struct kvw_redis_command *command)
 {
@@ -189,8 +192,9 @@ static enum kvt_status late(const struct redis_ask *ask)
 	return waited >= (int64_t)t->deadline_ns ? KVT_EIO : KVT_MISS;
 }
 
-/* Errors by which a server says that it stores nothing at present, or no value of this length (proto-max-bulk-len), for
- * which it also ends the connection. */
+/* Returns whether the text is an error by which a server says that it stores nothing at present, or
+ * stores no value of this length (proto-max-bulk-len); after the latter it also closes the
+ * connection. */
 static bool is_refusal(const char *text)
 {
 	static const char *const refusals[] = {"OOM ", "MISCONF ", "READONLY ", "NOREPLICAS ",

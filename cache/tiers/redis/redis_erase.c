@@ -1,20 +1,22 @@
 /*
- * redis_erase.c - removes values from Redis: of erased keys, and corrupt ones.
+ * redis_erase.c - removes values from Redis: those of erased keys, and corrupt ones.
  *
- * One command unlinks a chunk with all its parts: its footer has their number, and they are in one slot. A chunk that
- * cannot be reached is not erased, and the request's status says so.
+ * One command unlinks a chunk with all its parts: the chunk's footer gives their number, and all
+ * are in one slot of a Cluster. If the server of a chunk cannot be reached, the chunk is not
+ * erased, and the request's status says so.
  */
 #include <stdlib.h>
 
 #include "tiers/redis/redis_tier.h"
 
-#define WINDOW      256u /* most unlinks of one request under way */
-#define GUESS_PARTS 16u  /* assumed parts of a chunk without a footer */
+#define WINDOW      256u /* most UNLINK commands of one request under way */
+/* a chunk without a readable footer is assumed to have at most this many parts */
+#define GUESS_PARTS 16u
 
 /* A chunk that is being unlinked. */
 struct unlinking {
 	struct redis_tier *t;
-	struct redis_job *job; /* NULL: no request waits */
+	struct redis_job *job; /* NULL: no request waits for this UNLINK */
 	struct kvt_key key;
 	enum kvt_status status;
 };
@@ -28,7 +30,8 @@ static void end_unlinking(struct unlinking *u)
 	if (job != NULL) {
 		if (u->status == KVT_OK)
 			REDIS_COUNT(u->t, erased, 1);
-		/* A miss would mean that the chunk is erased. */
+		/* KVT_MISS from an erase would mean that the chunk is erased, which is not known
+		 * here. */
 		else if (job->status != KVT_ECANCELED)
 			job->status = u->status == KVT_ECANCELED ? KVT_ECANCELED : KVT_EIO;
 		job->left--;
@@ -47,7 +50,7 @@ static void unlinked(struct redis_ask *ask)
 	end_unlinking(u);
 }
 
-/* NULL: no memory for the ask. */
+/* Sends the command in `ask`. An ask of NULL, for lack of memory, fails the job. */
 static void send_ask(struct unlinking *u, struct redis_ask *ask, void (*answered)(struct redis_ask *ask))
 {
 	if (ask == NULL) {
@@ -78,7 +81,7 @@ static void looked(struct redis_ask *ask)
 	}
 }
 
-/* False: no memory. */
+/* Returns false if memory is short. */
 static bool begin(struct redis_tier *t, struct redis_job *job, const struct kvt_key *key)
 {
 	struct unlinking *u = calloc(1, sizeof(*u));

@@ -1,8 +1,10 @@
 /*
- * redis_jobs.c - requests under way: their lists, waiting, room for sealed copies, the end.
+ * redis_jobs.c - requests under way: lists of jobs, jobs that wait, room for sealed copies, and the
+ * end of a job.
  *
- * A job is on one list: active (it has asks, or is about to), parked (it waits for the object in
- * `parked`), or flushes. A job ends once, and its request is the caller's again from then on.
+ * A job is in one of three lists: active (it has asks under way, or will have at once), parked (it
+ * waits for the object in `parked`), or flushes. A job ends exactly once; from then on its request
+ * belongs to the caller again.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -41,7 +43,8 @@ struct redis_job *redis_parked_on(const struct redis_tier *t, const void *on)
 	return job;
 }
 
-/* Jobs that park again go to the end of the list, after all jobs to be resumed now. */
+/* A job that parks again goes to the end of the list, after all jobs that are resumed now, so the
+ * loop ends. */
 void redis_resume(struct redis_tier *t, const void *on)
 {
 	struct redis_job *job;
@@ -105,7 +108,8 @@ void redis_job_end(struct redis_job *job, enum kvt_status status)
 	count_end(job, status);
 	request->next = NULL;
 	request->status = status;
-	request->done(request); /* names point into the job */
+	/* the request's names point into the job, so the request ends before the job is freed */
+	request->done(request);
 	t->bounce_used -= job->bounce_bytes;
 	*moving -= turn;
 	for (uint32_t i = 0; job->asks != NULL && i < job->parts; i++)

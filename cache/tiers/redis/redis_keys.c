@@ -1,9 +1,10 @@
 /*
  * redis_keys.c - wrapped keys of tenants, for sealed stores.
  *
- * Redis holds a tenant's wrapped key for all handles together: GET; without a key SET NX, then GET again, so that all
- * handles use the key of the first writer. A change of a tenant's generation unlinks its key (redis_table.c), and each
- * handle that sees a change of the table reads keys again.
+ * Redis holds a tenant's wrapped key for all handles together. A handle asks with GET; if there is
+ * no key, it makes one and sends SET with NX, then GET again, so that all handles use the key of
+ * the first writer. A change of a tenant's generation unlinks its key (redis_table.c), and each
+ * handle that sees such a change reads the keys again.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,10 +13,12 @@
 
 #include "tiers/redis/redis_tier.h"
 
-#define RECENT_NS    10000000000 /* a tenant used within this time is not forgotten, if others can be */
+/* a tenant used within this time is forgotten only if there is no other to forget */
+#define RECENT_NS    10000000000
 #define ANSWER_BYTES 32
 
-/* --- table ------------------------------------------------------------------------------------- */
+/* --- table
+ * ------------------------------------------------------------------------------------- */
 
 void redis_keys_finish(struct redis_tier *t)
 {
@@ -41,7 +44,8 @@ static bool is_idle(const struct redis_tier *t, const struct redis_tenant *e)
 	return e->under_way == 0 && redis_parked_on(t, e) == NULL;
 }
 
-/* Forgets tenants that were not used lately; all idle ones if there is none. */
+/* Forgets tenants that were not used lately; if there are none, all tenants without a command under
+ * way. */
 static void make_room(struct redis_tier *t)
 {
 	int64_t now = kvt_now(t->s);
@@ -83,9 +87,10 @@ static struct redis_tenant *tenant_get(struct redis_tier *t, const struct kvt_te
 	return e;
 }
 
-/* --- keys -------------------------------------------------------------------------------------- */
+/* --- keys
+ * -------------------------------------------------------------------------------------- */
 
-/* Sends a verb about this key: GET, UNLINK, SET with a value and NX or XX. */
+/* Sends a command about this tenant's key: GET, UNLINK, or SET with a value and NX or XX. */
 static bool send(struct redis_tenant *e, const struct redis_word *words, size_t count,
 	void (*answered)(struct redis_ask *ask))
 {
@@ -133,7 +138,7 @@ static void nobody_waits(struct redis_ask *ask)
 	redis_ask_free(ask);
 }
 
-/* Removes a stored key that does not open: the next writer makes another. */
+/* Removes a stored key that cannot be opened: the next writer makes a new one. */
 static void remove_key(struct redis_tenant *e)
 {
 	char name[REDIS_KEY_ROOM];
@@ -145,7 +150,8 @@ static void remove_key(struct redis_tenant *e)
 	(void)send(e, words, 2, nobody_waits);
 }
 
-/* The file of keys has a newer master: writes the same key in another wrapping, if Redis still has it. */
+/* Called when the file of keys has a newer master key: wraps the tenant's key with it and stores
+ * that in place of the old wrapping, unless Redis has lost the key meanwhile. */
 static void wrap_anew(struct redis_tenant *e)
 {
 	uint8_t wrapped[KVT_SEAL_WRAPPED_BYTES];
@@ -160,7 +166,8 @@ static void wrap_anew(struct redis_tenant *e)
 	explicit_bzero(wrapped, sizeof(wrapped));
 }
 
-/* Takes the common key, or the reason why it is missing. */
+/* Called when Redis answered: takes the tenant's key from the answer, or notes why there is
+ * none. */
 static void key_came(struct redis_tenant *e, const struct redis_ask *ask)
 {
 	uint8_t wrapped[KVT_SEAL_WRAPPED_BYTES];
@@ -179,11 +186,13 @@ static void key_came(struct redis_tenant *e, const struct redis_ask *ask)
 		key_failed(e, KVT_MISS);
 	} else {
 		key_failed(
-			e, status == KVT_MISS ? KVT_ENOTSUP : status); /* this file of keys lacks its master */
+			/* KVT_MISS: this process's file of keys lacks the master key that opens
+			 * it */
+			e, status == KVT_MISS ? KVT_ENOTSUP : status);
 	}
 }
 
-/* Makes a key where there is none, unless another writer is faster. */
+/* Makes a key for a tenant that has none. If another writer stores one first, that one counts. */
 static void make_key(struct redis_tenant *e)
 {
 	uint8_t wrapped[KVT_SEAL_WRAPPED_BYTES];
@@ -234,7 +243,8 @@ enum kvt_status redis_tenant_key(
 		return KVT_ENOMEM;
 	e->used_ns = kvt_now(job->t->s);
 	if (e->round != round && (e->key_state == KEY_KNOWN || e->key_state == KEY_NONE)) {
-		kvt_seal_forget_tenant(job->t->sealer, tenant); /* the key may have been destroyed */
+		/* the tenant's key may have been destroyed, so the sealer's copy is dropped */
+		kvt_seal_forget_tenant(job->t->sealer, tenant);
 		e->key_state = KEY_NONE;
 		e->round = round;
 	}

@@ -1,9 +1,9 @@
 /*
  * redis_probe.c - finds the chunks of a chain that are in Redis, in one round trip.
  *
- * For each key the probe reads the last bytes of its value, the footer: a truncated value has none. No command waits
- * for another: up to a window all are under way at once, and after a missing key no more are sent. The further parts of
- * a long chunk cost a second trip.
+ * For each key the probe reads the last bytes of its value, the footer: a truncated value has none.
+ * No command waits for another: up to a window all are under way at once, and after a missing key
+ * no more are sent. The further parts of a long chunk cost a second trip.
  *
  * Keys that the presence table knows are not requested again.
  */
@@ -32,7 +32,8 @@ static void set_failed(struct redis_job *job, size_t i, enum kvt_status status)
 		job->status = status == KVT_FULL || status == KVT_ECORRUPT ? KVT_EIO : status;
 }
 
-/* --- the end ----------------------------------------------------------------------------------- */
+/* --- the end
+ * ----------------------------------------------------------------------------------- */
 
 static void remember(struct redis_job *job)
 {
@@ -56,7 +57,8 @@ static bool may_be_found(const struct redis_job *job, size_t i)
 	return state == ANSWER_THERE || state == ANSWER_BELIEVED_THERE;
 }
 
-/* Ends a probe. Keys without an answer in time count as missing; earlier keys with an answer still count. */
+/* Ends a probe. A key that was not answered in time counts as missing; the keys before it still
+ * count. */
 static void finish(struct redis_job *job)
 {
 	size_t n = job->request->key_count, found = 0;
@@ -68,7 +70,8 @@ static void finish(struct redis_job *job)
 	redis_job_end(job, job->status == KVT_MISS ? KVT_OK : job->status);
 }
 
-/* --- parts ------------------------------------------------------------------------------------- */
+/* --- parts
+ * ------------------------------------------------------------------------------------- */
 
 static void counted(struct redis_ask *ask)
 {
@@ -89,7 +92,8 @@ static void counted(struct redis_ask *ask)
 	ask_on(job);
 }
 
-/* Counts the chunk's parts after the first, which are in the same slot. False: no memory. */
+/* Asks how many of the chunk's further parts, which are in the first part's slot, exist. Returns
+ * false if memory is short. */
 static bool count_parts(struct redis_job *job, size_t i, uint32_t parts)
 {
 	struct redis_ask *ask = redis_ask_parts(job->t, "EXISTS", &job->request->keys[i], 1, parts);
@@ -102,7 +106,8 @@ static bool count_parts(struct redis_job *job, size_t i, uint32_t parts)
 	return true;
 }
 
-/* --- footers ----------------------------------------------------------------------------------- */
+/* --- footers
+ * ----------------------------------------------------------------------------------- */
 
 static void read_footer(struct redis_job *job, size_t i, const struct redis_ask *ask)
 {
@@ -137,7 +142,8 @@ static void footer_came(struct redis_ask *ask)
 	job->left--;
 	if (status == KVT_OK) {
 		read_footer(job, i, ask);
-	} else if (status == KVT_ECORRUPT) { /* the key holds another type */
+	} else if (status == KVT_ECORRUPT) {
+		/* the key holds a value of another type, which cannot be this chunk */
 		set_absent(job, i, ANSWER_ABSENT);
 	} else {
 		set_failed(job, i, status);
@@ -158,7 +164,8 @@ static bool ask_footer(struct redis_job *job, size_t i)
 	return true;
 }
 
-/* --- course ------------------------------------------------------------------------------------ */
+/* --- course
+ * ------------------------------------------------------------------------------------ */
 
 static void begin_key(struct redis_job *job, size_t i)
 {
@@ -180,7 +187,8 @@ static void begin_key(struct redis_job *job, size_t i)
 		set_absent(job, i, ANSWER_LATE);
 }
 
-/* An answer may arrive while another command is being sent. */
+/* An answer may arrive while ask_on is still sending; `asking` keeps it from being entered
+ * twice. */
 static void ask_on(struct redis_job *job)
 {
 	if (job->asking)

@@ -7,10 +7,10 @@
  * set. If the account then exceeds the quota, the handle unlinks the oldest other chunks of the tenant and afterwards
  * removes their entries; the chunk is set only when that is enough. So the account never says less than Redis holds:
  *
- * 	a handle that dies in between leaves an entry without a chunk, which ages out
- * 	Redis evicted a chunk, a key was erased: likewise
- * 	an entry that was written again meanwhile (its score shows that) stays
- * 	entries of chunks older than their TTL are removed first
+ *	a handle that ends in between leaves an entry without a chunk, which becomes the oldest one and is removed
+ *	Redis evicted a chunk, a key was erased: likewise
+ *	an entry that was written again meanwhile (its score shows that) stays
+ *	entries of chunks older than their TTL are removed first
  *
  * Chunks erased with their tenant stay in the account, and in Redis, until they are the oldest. An account that Redis
  * evicted begins again, empty: until the tenant's former chunks have left by TTL or eviction, the tenant may have twice
@@ -27,15 +27,18 @@
 
 #include "tiers/redis/redis_tier.h"
 
-#define RECENT     4096u      /* number of chunks whose time is remembered */
-#define RECENT_US  60000000   /* one prompt's chunks are stored within this time; a read counts again after it */
-#define SLACK_MS   120000u    /* entries outlive their chunks by this: RECENT_US and differences of clocks */
-#define ROUNDS     64u        /* most rounds of making room for one chunk */
-#define VICTIMS    64u        /* most victims of one round: the script's LIMIT */
+#define RECENT     4096u /* number of chunks for which the time of their last use is remembered */
+/* chunks of one prompt are stored within this time; a read of a chunk counts again after it */
+#define RECENT_US  60000000
+/* an entry outlives its chunk by this time: RECENT_US, and differences between clocks */
+#define SLACK_MS   120000u
+#define ROUNDS     64u        /* room for one chunk is made in at most this many rounds */
+#define VICTIMS    64u        /* one round unlinks at most this many chunks: LIMIT in the script */
 #define ANSWER_MOST (64u << 10)
 
-/* KEYS: the account. ARGV: quota, TTL in ms or 0, the chunk's entry, bytes and score, then removed entries with the
- * scores by which they were chosen. Returns the sum, the number of chunks, and the victims, with scores. */
+/* KEYS: the account. ARGV: quota, TTL in ms or 0, the chunk's entry, bytes and score, then removed
+ * entries with the scores by which they were chosen. Returns the sum, the number of chunks, and the
+ * victims, with scores. */
 static const char script[] =
 	"local k, total = KEYS[1], 'total'\n"
 	"local function bytes(e) return tonumber(string.match(e, '^%d+', 33)) or 0 end\n"
@@ -84,7 +87,7 @@ struct redis_admission {
 	uint32_t victim_count, rounds;
 };
 
-/* The time when a chunk was written or read. */
+/* The time when a chunk was last written or read. */
 struct redis_recent {
 	struct kvt_key key;
 	int64_t at_us;
@@ -106,7 +109,8 @@ void redis_quota_finish(struct redis_tier *t)
 	free(t->quota.recent);
 }
 
-/* --- age --------------------------------------------------------------------------------------- */
+/* --- age
+ * --------------------------------------------------------------------------------------- */
 
 static struct redis_recent *recent_of(struct redis_tier *t, const struct kvt_key *key)
 {
@@ -116,7 +120,7 @@ static struct redis_recent *recent_of(struct redis_tier *t, const struct kvt_key
 	return &t->quota.recent[hash % RECENT];
 }
 
-/* Time of the chunk's last use; 0: not within the last minute. */
+/* Returns the time of the chunk's last use; 0: the chunk was not used within the last minute. */
 static int64_t recently(struct redis_tier *t, const struct kvt_key *key, int64_t now_us)
 {
 	const struct redis_recent *r = recent_of(t, key);
@@ -125,7 +129,8 @@ static int64_t recently(struct redis_tier *t, const struct kvt_key *key, int64_t
 											 : 0;
 }
 
-/* Notes a write or read now; parent NULL: the chunk begins a prompt. Returns its score. */
+/* Notes that the chunk is written or read now, and returns its score. parent NULL: the chunk begins
+ * a prompt. */
 static int64_t touch(
 	struct redis_tier *t, const struct kvt_key *key, const struct kvt_key *parent)
 {
@@ -138,10 +143,12 @@ static int64_t touch(
 	return r->at_us;
 }
 
-/* --- accounts ---------------------------------------------------------------------------------- */
+/* --- accounts
+ * ---------------------------------------------------------------------------------- */
 
-/* Charge of a chunk: its payload and a footer for each part. Names, and Redis' own needs, are not counted, so that
- * every writer of a chunk counts the same. */
+/* Returns the bytes that a chunk counts in its account: its payload, and a footer for each part.
+ * Names and Redis' own overhead are not counted, so that every writer of a chunk counts the
+ * same. */
 static uint64_t charge_of(uint64_t bytes, uint32_t parts)
 {
 	return bytes + (uint64_t)parts * REDIS_FOOTER;
@@ -158,7 +165,7 @@ static void make_entry(struct redis_account_entry *e, const struct kvt_key *key,
 	(void)snprintf(e->score, sizeof(e->score), "%" PRId64, at_us);
 }
 
-/* Splits an entry's name; 0: not a chunk's entry. */
+/* Reads key and number of parts from an entry's name; returns 0 if the name is not of this form. */
 static uint32_t parts_of(const struct redis_account_entry *e, struct kvt_key *key)
 {
 	const char *colon;
@@ -172,7 +179,7 @@ static uint32_t parts_of(const struct redis_account_entry *e, struct kvt_key *ke
 	return parts <= REDIS_MAX_PARTS ? (uint32_t)parts : 0;
 }
 
-/* EVAL's key is its third word, which decides the slot. */
+/* The third word of an EVAL is its key, which decides the slot. */
 static struct redis_ask *script_ask(struct redis_job *job)
 {
 	struct redis_tier *t = job->t;
@@ -209,7 +216,8 @@ static struct redis_ask *script_ask(struct redis_job *job)
 	return ask;
 }
 
-/* Reads the victims. False: not an answer of the script. */
+/* Reads the victims from the script's answer. Returns false if the answer is not of the script's
+ * form. */
 static bool take_victims(
 	struct redis_job *job, const struct kvw_redis_element *at, size_t count)
 {
@@ -242,9 +250,10 @@ static void end_admission(struct redis_job *job)
 	job->admission = NULL;
 }
 
-/* --- making room ------------------------------------------------------------------------------- */
+/* --- making room
+ * ------------------------------------------------------------------------------- */
 
-/* Refuses a chunk: the tenant has no room for it. */
+/* Refuses a chunk for which its tenant has no room. */
 static void refuse(struct redis_job *job, const char *why)
 {
 	redis_shares_refused(job->t, &job->footer.tenant);
@@ -266,7 +275,8 @@ static void unlinked(struct redis_ask *ask)
 		REDIS_COUNT(job->t, quota_evicted, job->admission->victim_count);
 		account(job);
 	} else {
-		redis_job_end(job, job->status); /* the victims are still in the account */
+		/* the victims stay in the account: they were not unlinked */
+		redis_job_end(job, job->status);
 	}
 }
 
@@ -281,7 +291,7 @@ static void unlink_victims(struct redis_job *job)
 		uint32_t parts = parts_of(&job->victims[i], &key);
 
 		if (parts == 0)
-			continue; /* no chunk has this name: only the entry is removed */
+			continue; /* the entry names no chunk, so there is nothing to unlink */
 		asks[count] = redis_ask_parts(job->t, "UNLINK", &key, 0, parts);
 		if (asks[count] == NULL) {
 			while (count > 0)
@@ -307,7 +317,8 @@ static void go_on(struct redis_job *job)
 	admitted(job);
 }
 
-/* The server cannot or may not run the script: without an account nothing is stored. */
+/* Called when the server cannot run the script, or does not allow it: without an account no chunk
+ * is stored. */
 static enum kvt_status unaccountable(struct redis_job *job, const struct redis_ask *ask)
 {
 	const struct kvw_redis_command *c = &ask->command;
@@ -388,11 +399,13 @@ void redis_quota_admit(struct redis_job *job, void (*admitted)(struct redis_job 
 	account(job);
 }
 
-/* --- reading ----------------------------------------------------------------------------------- */
+/* --- reading
+ * ----------------------------------------------------------------------------------- */
 
 static void touched(struct redis_ask *ask)
 {
-	redis_ask_free(ask); /* late or lost: the chunk is older than it should be */
+	/* if this update is late or lost, the chunk only counts as older than it is */
+	redis_ask_free(ask);
 }
 
 void redis_quota_read(struct redis_tier *t, const struct redis_footer *f)

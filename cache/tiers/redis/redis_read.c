@@ -1,20 +1,22 @@
 /*
  * redis_read.c - reads a chunk from Redis, in the native format.
  *
- * The read requests all parts at once. Each answer's payload goes into its place: the request's segments or, sealed,
- * one buffer from which it is opened into them. The command has room for the bytes after the payload: names, tags,
- * footer.
+ * The read requests all parts at once. Each answer's payload goes into its place: the request's
+ * segments or, sealed, one buffer from which it is opened into them. The command has room for the
+ * bytes after the payload: names, tags, footer.
  *
- * Reads beyond a number that keeps any network busy wait for their turn: a server that gets requests for hundreds of
- * megabytes at once copies all of them before it sends the first byte.
+ * At most REDIS_AT_ONCE bytes are requested at a time, enough to keep any network busy; further
+ * reads wait for their turn. A server that gets requests for hundreds of megabytes at once copies
+ * all of them before it sends the first byte.
  *
- *     parts arrive --> footers agree --> bytes have their checksum
+ * parts arrive --> footers agree --> bytes have their checksum
  *
- * The writer's setting decides the parts' size. Usually the presence table knows it from a probe, or the reader has the
- * same setting; otherwise the footer has it, and the chunk is read a second time.
+ * The writer's setting decides the parts' size. Usually the presence table knows it from a probe,
+ * or the reader has the same setting; otherwise the footer has it, and the chunk is read a second
+ * time.
  *
- * A chunk with parts of two writers is being written, or was written by two at once; it is a miss, and its next put
- * corrects that. A part that is wrong in itself is unlinked.
+ * A chunk with parts of two writers is being written, or was written by two at once; it is a miss,
+ * and its next put corrects that. A part that is wrong in itself is unlinked.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -40,7 +42,8 @@ struct kvt_seal_place redis_place(
 	return place;
 }
 
-/* --- asking ------------------------------------------------------------------------------------ */
+/* --- asking
+ * ------------------------------------------------------------------------------------ */
 
 void redis_read_missing(struct redis_job *job)
 {
@@ -90,7 +93,7 @@ static struct redis_ask *part_ask(struct redis_job *job, uint32_t part)
 	return redis_ask_new(t, words, 2, into, count, 0);
 }
 
-/* Requests all parts, cut by job->part_bytes. */
+/* Requests all parts of the chunk, each of job->part_bytes but the last. */
 static void ask_parts(struct redis_job *job)
 {
 	uint32_t parts = redis_part_count(job->request->bytes, job->part_bytes);
@@ -144,9 +147,10 @@ void redis_read_begin(struct redis_job *job)
 	ask_with_room(job);
 }
 
-/* --- a chunk with parts of another size -------------------------------------------------------- */
+/* --- a chunk with parts of another size
+ * -------------------------------------------------------- */
 
-/* Takes the chunk's length and its parts' size from the footer of the first part. */
+/* Takes the chunk's length and the size of its parts from the footer of the first part. */
 static void go_by(struct redis_job *job, const struct redis_footer *f)
 {
 	if (f->bytes != job->request->bytes) {
@@ -154,7 +158,8 @@ static void go_by(struct redis_job *job, const struct redis_footer *f)
 		redis_job_end(job, KVT_MISS);
 		return;
 	}
-	if (job->again || f->part_bytes == job->part_bytes) { /* the value changes faster than this read */
+	/* the chunk was rewritten again while it was being read */
+	if (job->again || f->part_bytes == job->part_bytes) {
 		redis_job_end(job, KVT_MISS);
 		return;
 	}
@@ -190,7 +195,7 @@ static void looked(struct redis_ask *ask)
 		redis_job_end(job, status == KVT_FULL ? KVT_EIO : status);
 }
 
-/* Reads the end of a value that was longer than the room. */
+/* Reads the last bytes of a value that was longer than its buffer, for the footer in them. */
 static void look(struct redis_job *job)
 {
 	struct redis_ask *ask = redis_ask_footer(job->t, job->request->keys);
@@ -203,7 +208,8 @@ static void look(struct redis_job *job)
 	redis_ask_send(ask, looked, job, job->deadline_ns);
 }
 
-/* --- proof ------------------------------------------------------------------------------------- */
+/* --- proof
+ * ------------------------------------------------------------------------------------- */
 
 /* Decodes the footer of a part, and checks that it belongs to this chunk. */
 static enum kvt_status footer_of(struct redis_job *job, uint32_t part, struct redis_footer *f)
@@ -243,7 +249,7 @@ static enum kvt_status check_parts(struct redis_job *job)
 	return KVT_OK;
 }
 
-/* The worst status of the asks. KVT_OK: all were answered. */
+/* Returns the worst status of the job's commands. KVT_OK: all were answered. */
 static enum kvt_status worst(const struct redis_job *job)
 {
 	enum kvt_status worst = KVT_OK;
@@ -257,7 +263,8 @@ static enum kvt_status worst(const struct redis_job *job)
 	return worst;
 }
 
-/* Answers that were too long are a miss; a server's refusal is not. */
+/* Returns the status for a refused answer: KVT_MISS if the answer was too long for its buffer, else
+ * the server's refusal. */
 static enum kvt_status refusal_of(const struct redis_job *job)
 {
 	for (uint32_t i = 0; i < job->parts; i++) {
@@ -299,14 +306,14 @@ static void settle(struct redis_job *job)
 		redis_read_corrupt(job);
 }
 
-/* Checks names and tags in job->extra. */
+/* Checks the checksum of names and tags in job->extra. */
 static bool extra_is_right(const struct redis_job *job)
 {
 	return redis_extra_sum(job->extra, redis_footer_extra(&job->footer)) ==
 	       job->footer.extra_sum;
 }
 
-/* Finds the engine's names, opened in place. */
+/* Points *names at the engine's names in job->extra; sealed names are opened in place. */
 static void find_names(struct redis_job *job, struct kvt_blocks *names)
 {
 	struct redis_tier *t = job->t;
@@ -330,8 +337,9 @@ static void find_names(struct redis_job *job, struct kvt_blocks *names)
 		job->request->names = names;
 }
 
-/* Opens a sealed value in its buffer, and copies it into the request's segments, where other processes may write (a
- * segment mapped by clients of kvtierd): the checksum covers the copied bytes, not those present there afterwards. */
+/* Opens a sealed value in its buffer, and copies it into the request's segments, where other
+ * processes may write (a segment mapped by clients of kvtierd): the checksum covers the copied
+ * bytes, not those present there afterwards. */
 static enum kvt_status open_sealed(struct redis_job *job)
 {
 	struct redis_tier *t = job->t;
@@ -347,7 +355,7 @@ static enum kvt_status open_sealed(struct redis_job *job)
 	return status;
 }
 
-/* Puts the proved bytes into the request's segments. */
+/* Checks the payload; a sealed one is opened into the request's segments first. */
 static enum kvt_status open_payload(struct redis_job *job)
 {
 	struct kvt_tier_request *r = job->request;
@@ -369,13 +377,14 @@ static void end_proven(struct redis_job *job)
 	redis_job_end(job, KVT_OK);
 }
 
-/* Goes on here once the tenant's key is known. */
+/* Continues the read when the tenant's key is known. */
 static void prove(struct redis_job *job)
 {
 	struct redis_tier *t = job->t;
 	const struct redis_footer *f = &job->footer;
 	bool sealed = (f->flags & REDIS_SEALED) != 0;
-	/* Otherwise the value is not for this handle. */
+	/* A sealed value can only be read by a handle with keys, a plain one only by a handle
+	 * without: others miss. */
 	enum kvt_status status = sealed == (t->sealer != NULL) ? KVT_OK : KVT_MISS;
 
 	job->resume = prove;
@@ -388,7 +397,8 @@ static void prove(struct redis_job *job)
 	}
 	if (status == KVT_OK) {
 		status = open_payload(job);
-		if (status == KVT_MISS && !job->key_again) { /* another key than the known one */
+		/* the value was sealed under a newer key than the one that this handle knows */
+		if (status == KVT_MISS && !job->key_again) {
 			job->key_again = true;
 			status = redis_tenant_key(job, &f->tenant, false, true);
 			if (status == KVT_BUSY)

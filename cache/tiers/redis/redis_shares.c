@@ -1,6 +1,6 @@
 /*
- * redis_shares.c - bytes of tenants in Redis as last reported to this handle, for metrics: as many tenants as
- * kvt_tenant_list has places, of more the largest.
+ * redis_shares.c - how many bytes each tenant has in Redis, as last reported to this handle; used
+ * by metrics. Only as many tenants are kept as kvt_tenant_list has places, namely the largest.
  */
 #include <stdlib.h>
 #include <string.h>

@@ -1,14 +1,15 @@
 /*
  * redis_table.c - the table of generations (chunk/slots.h), one for all caches that use this Redis.
  *
- * The table is a sorted set, kvt1:generations: each slot that was ever changed, scored by the number of its last
- * change, the table's id, scored 0, and "sum", scored -1 minus the sum of the numbers. One script reads the changes
- * after a number and, on request, gives a slot a larger number than all others. If there is no table, or one that is
- * behind the asker, the script begins a new one. A table has 132,096 slots at most; 10 MB.
+ * The table is a sorted set, kvt1:generations: each slot that was ever changed, scored by the
+ * number of its last change, the table's id, scored 0, and "sum", scored -1 minus the sum of the
+ * numbers. One script reads the changes after a number and, on request, gives a slot a larger
+ * number than all others. If there is no table, or one that is behind the asker, the script begins
+ * a new one. A table has 132,096 slots at most; 10 MB.
  *
- * A failover may lose the last changes: a handle that knew one of them sees another sum, and begins a new table. A
- * failover that loses a change unknown to every running handle brings the erased chunks back: Redis promises no more. A
- * full server refuses a change, and so the erase.
+ * A failover may lose the last changes: a handle that knew one of them sees another sum, and begins
+ * a new table. A failover that loses a change unknown to every running handle brings the erased
+ * chunks back: Redis promises no more. A full server refuses a change, and so the erase.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -21,8 +22,9 @@
 #define ANSWER_MOST (128u << 10)
 #define ID_TEXT     (3 + 2 * KVT_TABLE_ID_BYTES)
 
-/* KEYS: the table. ARGV: id that the asker knows, the last number that it knows, the slot to change or "", an id for a
- * new table, the step to the change's number. Returns the id, the sum, then slots and numbers. */
+/* KEYS: the table. ARGV: the table id and the last number that the asker knows, the slot to change
+ * or "", an id in case that a new table is begun, the step from the largest number to that of the
+ * change. Returns the id and the sum, then slots and their numbers. */
 static const char script[] =
 	"local t = KEYS[1]\n"
 	"if redis.call('TYPE', t)['ok'] ~= 'zset' then redis.call('DEL', t) end\n"
@@ -85,7 +87,7 @@ static bool number_read(const struct kvw_redis_element *e, uint64_t *out)
 	return end == e->data + e->len && *out <= 1ull << 53;
 }
 
-/* False: not an answer of the script. */
+/* Returns false if the answer is not of the script's form. */
 static bool read_answer(const struct redis_ask *ask, struct kvt_table_ask *out)
 {
 	const struct kvw_redis_element *e = ask->command.found;
@@ -109,7 +111,7 @@ static bool read_answer(const struct redis_ask *ask, struct kvt_table_ask *out)
 	return true;
 }
 
-/* The tenant's key is unlinked, too. */
+/* The key of the tenant whose generation changed is unlinked, too. */
 static void forgotten(struct redis_ask *ask)
 {
 	struct redis_job *job = ask->owner;

@@ -33,7 +33,8 @@ static struct redis_tier *tier_of(struct kvt_tier *base)
 	return (struct redis_tier *)base;
 }
 
-/* --- begin of requests -------------------------------------------------------------------------- */
+/* --- begin of requests
+ * -------------------------------------------------------------------------- */
 
 static void begin_flush(struct redis_job *job)
 {
@@ -144,7 +145,8 @@ static bool has_requests(struct redis_tier *t)
 	return has;
 }
 
-/* --- step -------------------------------------------------------------------------------------- */
+/* --- step
+ * -------------------------------------------------------------------------------------- */
 
 static enum kvt_status late_status(const struct redis_job *job)
 {
@@ -153,7 +155,7 @@ static enum kvt_status late_status(const struct redis_job *job)
 	return job->request->verb == KVT_TIER_PROBE ? KVT_OK : KVT_MISS;
 }
 
-/* Ends parked jobs whose time is over. */
+/* Ends parked jobs that are past their deadline. */
 static size_t end_late(struct redis_tier *t, int64_t now, int64_t *next_ns)
 {
 	struct redis_job *job = TAILQ_FIRST(&t->parked);
@@ -168,7 +170,8 @@ static size_t end_late(struct redis_tier *t, int64_t now, int64_t *next_ns)
 		}
 		redis_job_end(job, late_status(job));
 		n++;
-		job = TAILQ_FIRST(&t->parked); /* other jobs may have ended with it */
+		/* ending this job may have ended others, so the walk starts again */
+		job = TAILQ_FIRST(&t->parked);
 	}
 	return n;
 }
@@ -227,7 +230,8 @@ static size_t redis_step(struct kvt_tier *base, int64_t wait_ns, int64_t *next_n
 	return n;
 }
 
-/* --- from any thread --------------------------------------------------------------------------- */
+/* --- from any thread
+ * --------------------------------------------------------------------------- */
 
 static enum kvt_status redis_known(
 	struct kvt_tier *base, const struct kvt_key *key, struct kvt_tier_known *out)
@@ -271,7 +275,8 @@ static void redis_submit(struct kvt_tier *base, struct kvt_tier_request *request
 		kvw_redis_wake(t->redis);
 }
 
-/* Values that other handles wrote for these tenants leave Redis by themselves; the tenants' keys may have been
+/* The values that other handles wrote for these tenants stay in Redis until their TTL or eviction;
+ * only this handle's keys and answers are dropped, since the tenants' keys may have been
  * destroyed. */
 static size_t redis_drop_slots(struct kvt_tier *base, const struct kvt_slot_set *slots)
 {
@@ -329,7 +334,8 @@ static void redis_tenants(struct kvt_tier *base, size_t most, struct kvt_tenant_
 	redis_shares_list(tier_of(base), most, out);
 }
 
-/* --- life -------------------------------------------------------------------------------------- */
+/* --- life
+ * -------------------------------------------------------------------------------------- */
 
 static void free_parts(struct redis_tier *t)
 {
@@ -367,7 +373,8 @@ static enum kvt_status read_password(const char *path, char out[PASSWORD_ROOM], 
 		(void)snprintf(why, KVT_REASON_BYTES, "l2.password_file: %.80s: %m", path);
 		return KVT_EIO;
 	}
-	(void)setvbuf(f, NULL, _IONBF, 0); /* leaves no copy of the password in a buffer */
+	/* unbuffered, so that no copy of the password stays in a buffer */
+	(void)setvbuf(f, NULL, _IONBF, 0);
 	if (fgets(out, PASSWORD_ROOM, f) == NULL)
 		out[0] = '\0';
 	out[strcspn(out, "\r\n")] = '\0';
@@ -432,7 +439,9 @@ static enum kvt_status make_sealer(struct redis_tier *t, const struct kvt_config
 
 static void set_limits(struct redis_tier *t, const struct kvt_config *config)
 {
-	t->part_bytes = PART_BYTES; /* the struct may be unchecked */
+	/* the caller may have filled the configuration without kvt_config_read, so the number is
+	 * checked here */
+	t->part_bytes = PART_BYTES;
 	if (config->l2_part_bytes > 0 && config->l2_part_bytes <= UINT32_MAX)
 		t->part_bytes = (uint32_t)config->l2_part_bytes;
 	t->tokens_per_chunk = config->tokens_per_chunk;

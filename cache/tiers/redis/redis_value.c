@@ -1,5 +1,6 @@
 /*
- * redis_value.c - footers and names of native values; redis_value.h has every byte.
+ * redis_value.c - encodes and decodes footers and names of values in Redis; redis_value.h describes
+ * every byte.
  */
 #include "tiers/redis/redis_value.h"
 
@@ -11,7 +12,8 @@
 
 static const char magic[8] = "kvtvalue";
 
-/* --- footer ------------------------------------------------------------------------------------ */
+/* --- footer
+ * ------------------------------------------------------------------------------------ */
 
 void redis_footer_encode(const struct redis_footer *f, uint8_t out[REDIS_FOOTER])
 {
@@ -131,7 +133,8 @@ uint64_t redis_extra_sum(const void *extra, uint64_t bytes)
 	return bytes == 0 ? 0 : XXH3_64bits(extra, bytes);
 }
 
-/* --- parts ------------------------------------------------------------------------------------- */
+/* --- parts
+ * ------------------------------------------------------------------------------------- */
 
 uint32_t redis_part_count(uint64_t bytes, uint32_t part_bytes)
 {
@@ -152,7 +155,8 @@ uint64_t redis_part_length(uint64_t bytes, uint32_t part_bytes, uint32_t part)
 	return bytes - from < part_bytes ? bytes - from : part_bytes;
 }
 
-/* --- names ------------------------------------------------------------------------------------- */
+/* --- names
+ * ------------------------------------------------------------------------------------- */
 
 /* "kvt1:FINGERPRINT:" */
 static char *put_prefix(char *to, const struct kvt_fingerprint *f)

@@ -50,7 +50,7 @@
 #define REDIS_MAJOR      1
 #define REDIS_MINOR      0
 #define REDIS_FOOTER     336u
-#define REDIS_MAX_EXTRA  (64u * 1024) /* bytes of names and tags of one chunk */
+#define REDIS_MAX_EXTRA  (64u * 1024) /* most bytes of names and tags of one chunk */
 #define REDIS_MAX_PARTS  4096u
 #define REDIS_MAX_TOKENS (1u << 24)
 #define REDIS_KEY_ROOM   128 /* room for any of the keys above, with its NUL */
@@ -75,23 +75,23 @@ struct redis_footer {
 	struct kvt_checksum checksum;
 	struct kvt_seal_header seal, names_seal;
 	uint32_t names_bytes, tag_count;
-	uint64_t extra_sum; /* checksum of names and tags */
+	uint64_t extra_sum; /* checksum over names and tags */
 };
 
 void redis_footer_encode(const struct redis_footer *f, uint8_t out[REDIS_FOOTER]);
-/* KVT_EFORMAT: another program's, or another major version. KVT_ECORRUPT: this format, and wrong. With KVT_OK, lengths
- * and counts are consistent. */
+/* KVT_EFORMAT: the value belongs to another program, or to another major version. KVT_ECORRUPT: it
+ * has this format, but is wrong. With KVT_OK, lengths and counts are consistent. */
 enum kvt_status redis_footer_decode(
 	const uint8_t *in, size_t len, struct redis_footer *out) KVT_MUST_CHECK;
 
-/* Bytes of names and tags after the payload; 0 except in the first part. */
+/* Returns the length of names and tags after the payload; 0 except in the first part. */
 static inline uint64_t redis_footer_extra(const struct redis_footer *f)
 {
 	return f->part == 0 ? (uint64_t)f->names_bytes + (uint64_t)f->tag_count * KVT_SEAL_TAG_BYTES
 			    : 0;
 }
 
-/* Length of the value that this footer ends. */
+/* Returns the length of the value that this footer ends. */
 static inline uint64_t redis_footer_value(const struct redis_footer *f)
 {
 	return f->part_payload + redis_footer_extra(f) + REDIS_FOOTER;
@@ -100,16 +100,16 @@ static inline uint64_t redis_footer_value(const struct redis_footer *f)
 /* Returns whether the footer names this chunk. */
 bool redis_footer_is(const struct redis_footer *f, const struct kvt_fingerprint *fingerprint,
 	const struct kvt_key *key);
-/* The chunk's data for the presence table; `extra` has the parts' size. */
+/* Returns the chunk's data for the presence table; `extra` is set to the size of its parts. */
 struct kvt_tier_known redis_footer_known(const struct redis_footer *f);
 
 uint64_t redis_extra_sum(const void *extra, uint64_t bytes);
 
-/* Number of parts of a chunk of this length; 0: impossible length. */
+/* Returns the number of parts of a chunk of this length; 0: no chunk can have this length. */
 uint32_t redis_part_count(uint64_t bytes, uint32_t part_bytes);
 uint64_t redis_part_length(uint64_t bytes, uint32_t part_bytes, uint32_t part);
 
-/* Write texts of keys, with NUL; each returns its length. */
+/* These write names of keys in Redis, with a NUL; each returns the length of the text. */
 size_t redis_chunk_name(const struct kvt_fingerprint *f, const struct kvt_key *key, uint32_t part,
 	char out[REDIS_KEY_ROOM]);
 size_t redis_tenant_key_name(

@@ -1,14 +1,16 @@
 /*
  * redis_write.c - writes a chunk to Redis, in the native format.
  *
- * A sealed store first needs the tenant's key and a sealed copy. The further parts are set before the first one, all at
- * once: probes read only the first part.
+ * A sealed store first needs the tenant's key and a sealed copy. The further parts are set before
+ * the first one, all at once: probes read only the first part.
  *
- * Writes beyond a number that keeps any network busy wait for their turn here, before their deadline begins: in the
- * client's queue they would time out behind each other and look like a failing server.
+ * At most REDIS_AT_ONCE bytes are written at a time, enough to keep any network busy; further
+ * writes wait for their turn here, before their deadline begins. In the client's queue they would
+ * time out behind each other, as if the server failed.
  *
- * Bytes go from the request's segments straight to the socket; the checksum is the caller's. A sealed value has no
- * checksum, so the sealed bytes are compared with the caller's.
+ * Bytes go from the request's segments straight to the socket; the value's checksum is the one that
+ * the caller passed. A sealed value has no checksum, so the bytes that were sealed are compared
+ * with the caller's checksum.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -29,7 +31,8 @@ uint64_t redis_ttl_ms(const struct redis_tier *t, const struct kvt_item *item)
 	return ttl / 1000000 + (ttl % 1000000 != 0);
 }
 
-/* --- names, tags, footer ------------------------------------------------------------------------ */
+/* --- names, tags, footer
+ * ------------------------------------------------------------------------ */
 
 static void fill_footer(struct redis_job *job)
 {
@@ -69,7 +72,7 @@ static uint64_t padded(uint64_t bytes)
 	return (bytes + 3) / 4 * 4;
 }
 
-/* Puts names into job->extra, sealed if the store is. */
+/* Copies the engine's names into job->extra, sealed if the store is. */
 static enum kvt_status put_names(struct redis_job *job, uint64_t bytes)
 {
 	struct redis_tier *t = job->t;
@@ -98,7 +101,7 @@ static enum kvt_status put_names(struct redis_job *job, uint64_t bytes)
 	return status;
 }
 
-/* Makes names and tags, and the sealed copy. */
+/* Makes names and tags, and the sealed copy of the payload. */
 static enum kvt_status make_extra(struct redis_job *job)
 {
 	struct redis_tier *t = job->t;
@@ -112,7 +115,8 @@ static enum kvt_status make_extra(struct redis_job *job)
 
 	f->tag_count = tag != 0 ? kvt_seal_records(r->bytes) : 0;
 	if (names > 0 && padded(names) + tag + f->tag_count * tag > REDIS_MAX_EXTRA)
-		names = 0; /* a chunk without its names is better than none */
+		/* names that do not fit are left out: a chunk without them is better than none */
+		names = 0;
 	f->names_bytes = names > 0 ? (uint32_t)(padded(names) + tag) : 0;
 	if (redis_footer_extra(f) == 0)
 		return KVT_OK;
@@ -125,7 +129,8 @@ static enum kvt_status make_extra(struct redis_job *job)
 		place = redis_place(t, f, KVT_TIER_L2, r->bytes);
 		status = kvt_seal(t->sealer, &place, r->segments, r->segment_count, job->bounce,
 			&f->seal, job->extra + f->names_bytes);
-		/* The tags prove any sealed bytes, including bytes that changed in memory since their put. */
+		/* The tags prove whichever bytes were sealed, also bytes that changed in memory
+		 * since their put. So the bytes are compared with the put's checksum. */
 		if (status == KVT_OK &&
 			!kvt_checksum_holds(
 				r->segments, r->segment_count, r->bytes, &r->checksum))
@@ -135,7 +140,8 @@ static enum kvt_status make_extra(struct redis_job *job)
 	return status;
 }
 
-/* --- parts ------------------------------------------------------------------------------------- */
+/* --- parts
+ * ------------------------------------------------------------------------------------- */
 
 static struct redis_ask *part_ask(struct redis_job *job, uint32_t part)
 {
@@ -166,7 +172,8 @@ static struct redis_ask *part_ask(struct redis_job *job, uint32_t part)
 	ask = redis_ask_new(t, words, ms > 0 ? 5 : 3, pieces, count, sizeof(footer));
 	if (ask == NULL)
 		return NULL;
-	/* The footer must stay until the end: it lies in the ask's buffer, where no answer goes. */
+	/* The footer must stay until the command has ended, so it is copied to the ask's buffer,
+	 * which no answer overwrites. */
 	memcpy(ask->buffer, footer, sizeof(footer));
 	((struct iovec *)(uintptr_t)ask->command.parts)[count].iov_base = ask->buffer;
 	ask->command.lead = NULL;
@@ -182,7 +189,8 @@ static void end_written(struct redis_job *job)
 	redis_job_end(job, KVT_OK);
 }
 
-/* Parts that were set are useless without the others. */
+/* Ends a write that failed, and unlinks the parts that were set: they are useless without the
+ * others. */
 static void end_failed(struct redis_job *job)
 {
 	for (uint32_t i = 0; i < job->parts; i++) {
@@ -236,9 +244,10 @@ static void send_parts(struct redis_job *job)
 		redis_ask_send(job->asks[i], part_set, job, job->deadline_ns);
 }
 
-/* --- preparation -------------------------------------------------------------------------------- */
+/* --- preparation
+ * -------------------------------------------------------------------------------- */
 
-/* Takes the steps that may wait, one after another. */
+/* Takes those steps of a write that may wait, one after another. */
 static enum kvt_status prepare(struct redis_job *job)
 {
 	struct redis_tier *t = job->t;
@@ -255,7 +264,7 @@ static enum kvt_status prepare(struct redis_job *job)
 	}
 	fill_footer(job);
 	status = make_extra(job);
-	if (status == KVT_MISS && !job->key_again) { /* the sealer has lost its key meanwhile */
+	if (status == KVT_MISS && !job->key_again) { /* the sealer has dropped its key meanwhile */
 		job->key_again = true;
 		status = redis_tenant_key(job, tenant, true, true);
 	}

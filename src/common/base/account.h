@@ -15,7 +15,7 @@
 #include "kvway/err.h"
 
 struct kvw_account {
-	/* Each request writes the next two members, which have a cache line of their own. */
+	/* Every request writes the next two members, so they have a cache line of their own. */
 	char before[64];
 	_Atomic uint64_t bytes;
 	_Atomic uint64_t most;
@@ -32,7 +32,7 @@ static inline uint64_t kvw_account_bytes(const struct kvw_account *account)
 	return atomic_load_explicit(&account->bytes, memory_order_relaxed);
 }
 
-/* Whether this many bytes would fit now. Takes nothing. */
+/* Returns whether this many bytes would fit now, without taking them. */
 static inline bool kvw_account_fits(const struct kvw_account *account, uint64_t bytes)
 {
 	return kvw_account_bytes(account) + bytes <=
@@ -49,7 +49,8 @@ static inline void kvw_account_release(struct kvw_account *account, uint64_t byt
 	atomic_fetch_sub_explicit(&account->bytes, bytes, memory_order_relaxed);
 }
 
-/* The caller held *held bytes of the account and holds `now` from here on; sets *held. */
+/* Changes the number of bytes that the caller holds in the account from *held to `now`; sets
+ * *held. */
 static inline void kvw_account_update(struct kvw_account *account, uint64_t *held, uint64_t now)
 {
 	if (now > *held)
@@ -59,8 +60,8 @@ static inline void kvw_account_update(struct kvw_account *account, uint64_t *hel
 	*held = now;
 }
 
-/* Adds the bytes first and then checks, so that all threads together stay within the limit. False:
- * refused, nothing was taken. */
+/* Takes bytes. The function adds them first and checks then, so that all threads together stay
+ * within the limit. Returns false if they are refused; then nothing is taken. */
 KVW_MUST_CHECK static inline bool kvw_account_take(struct kvw_account *account, uint64_t bytes)
 {
 	kvw_account_add(account, bytes);

@@ -1,4 +1,7 @@
-/* base64.c - see base64.h. */
+/*
+ * base64.c - base64 (RFC 4648), read strictly: no padding, no whitespace, no loose bits, so that
+ * the same bytes can be written in one way only.
+ */
 #include "base/base64.h"
 
 #include <stdint.h>
@@ -39,7 +42,7 @@ bool kvw_base64_read(
 			return false;
 		out[n++] = (unsigned char)(bits >> held);
 	}
-	/* Unused bits are set: the text would be a second spelling of the same bytes. */
+	/* If unused bits were allowed to be set, the same bytes could be written in two ways. */
 	if ((bits & ((1u << held) - 1)) != 0)
 		return false;
 	*len = n;

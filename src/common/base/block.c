@@ -1,6 +1,6 @@
 /*
- * block.c - see block.h. Every operation costs a few loads and stores, except the first use of a
- * block, when the kernel maps its pages.
+ * block.c - hands out blocks, keeps returned ones, and chains blocks. Every operation costs a few
+ * loads and stores, except the first use of a block, when the kernel maps its pages.
  */
 #include "base/block.h"
 
@@ -12,8 +12,8 @@
 
 #define HUGE_PAGE ((size_t)2 << 20)
 
-/* Bytes of a slab, and of further free blocks that are kept. Under a sanitizer every block is
- * allocated and freed. */
+/* Length of a slab, and most bytes of free blocks outside of it that are kept. Under a sanitizer
+ * there is no slab: every block is allocated and freed. */
 #define KEPT ((size_t)4 << 20)
 #if defined(__SANITIZE_ADDRESS__)
 #define SLAB ((size_t)0)
@@ -26,8 +26,8 @@
 #define SLAB ((size_t)4 << 20)
 #endif
 
-/* From one block of a slab to the next: with a stride of a power of two the starts of all blocks,
- * which are used most, would share a few cache sets. */
+/* Returns the distance between two blocks of a slab. It is no power of two: with one, the starts of
+ * all blocks, which are used most, would share a few cache sets. */
 static size_t stride(size_t total)
 {
 	return total + total / 16 / 64 * 64 + 64;
@@ -41,7 +41,8 @@ static void *map_pages(size_t size)
 	return pages == MAP_FAILED ? NULL : pages;
 }
 
-/* Large blocks outside of the slab are mapped pages, so that freeing returns them to the system. */
+/* Large blocks outside of the slab are mapped, not from malloc, so that freeing returns their pages
+ * to the system. */
 static struct kvw_block *alloc_block(size_t total)
 {
 	return total == KVW_BLOCK_LARGE && SLAB > 0
@@ -59,8 +60,8 @@ static void free_block(struct kvw_block *block)
 		free(block);
 }
 
-/* Maps a slab, aligned to huge pages, if there is memory. The kernel provides its pages when
- * touched. */
+/* Maps a slab, aligned to huge pages. If there is no memory, the list works without it. The kernel
+ * provides the pages when they are first used. */
 static void open_slab(struct kvw_block_list *list)
 {
 	char *memory;
@@ -194,8 +195,9 @@ enum kvw_err kvw_chain_append(struct kvw_chain *chain, struct kvw_block_pool *po
 	return KVW_OK;
 }
 
-/* Moves the bytes without room in `block`, of the text and the block's rest after it, into `fresh`,
- * which follows. Returns the number of the text's bytes that went there. */
+/* Moves bytes that do not fit into `block` to `fresh`, the block after it: first the end of the
+ * text, then the rest of the block's former bytes. Returns how many bytes of the text went
+ * there. */
 static size_t move_over(struct kvw_block *block, struct kvw_block *fresh, size_t over, size_t rest,
 	struct kvw_slice text)
 {

@@ -19,13 +19,13 @@
 #include "kvway/err.h"
 #include "kvway/slice.h"
 
-#define KVW_BLOCK_SMALL ((size_t)8 << 10)  /* bytes, with the header below */
+#define KVW_BLOCK_SMALL ((size_t)8 << 10)  /* bytes of a block, with the header below */
 #define KVW_BLOCK_LARGE ((size_t)64 << 10)
 
-/* Bytes [begin, end) of data are in use. */
+/* A block. The bytes [begin, end) of its data are in use. */
 struct kvw_block {
 	struct kvw_block *next;
-	uint32_t size; /* of data */
+	uint32_t size; /* bytes of data */
 	uint32_t begin, end;
 	_Alignas(64) char data[];
 };
@@ -33,9 +33,9 @@ struct kvw_block {
 /* Blocks of one size. */
 struct kvw_block_list {
 	struct kvw_block *free;
-	size_t kept; /* free blocks outside of the slab */
+	size_t kept; /* number of free blocks outside of the slab */
 	char *slab, *end;
-	char *unused; /* start of the slab's part that was never handed out */
+	char *unused; /* start of that part of the slab that was never handed out */
 };
 
 /* Zeroed means empty. */
@@ -43,10 +43,10 @@ struct kvw_block_pool {
 	struct kvw_block_list small, large;
 };
 
-/* Blocks in order. Zeroed means empty. */
+/* A list of blocks, in order. All zeroes: an empty chain. */
 struct kvw_chain {
 	struct kvw_block *first, *last;
-	size_t bytes; /* between begin and end of all blocks */
+	size_t bytes; /* number of bytes between begin and end of all blocks */
 };
 
 /* A position in a chain: the next byte to send. block NULL: at the end. */
@@ -55,7 +55,8 @@ struct kvw_cursor {
 	uint32_t offset; /* into block->data */
 };
 
-/* Empty block of at least KVW_BLOCK_SMALL or KVW_BLOCK_LARGE; NULL: out of memory. */
+/* Returns an empty block of at least KVW_BLOCK_SMALL or KVW_BLOCK_LARGE bytes; NULL: memory is
+ * short. */
 struct kvw_block *kvw_block_get(struct kvw_block_pool *pool, size_t size);
 void kvw_block_put(struct kvw_block_pool *pool, struct kvw_block *block); /* NULL is allowed */
 void kvw_block_pool_finish(struct kvw_block_pool *pool);
@@ -70,20 +71,22 @@ static inline size_t kvw_block_used(const struct kvw_block *block)
 	return block->end - block->begin;
 }
 
-/* Takes block as the last one. */
+/* Appends the block, which belongs to the chain from now on. */
 void kvw_chain_take(struct kvw_chain *chain, struct kvw_block *block);
 
-/* Copies bytes to the end. After KVW_ENOMEM the chain has none or a part of the bytes. */
+/* Copies bytes to the chain's end. After KVW_ENOMEM some of the bytes may have been appended. */
 enum kvw_err kvw_chain_append(struct kvw_chain *chain, struct kvw_block_pool *pool,
 	const char *data, size_t len) KVW_MUST_CHECK;
 
-/* Up to max pieces from the front. Returns how many. */
+/* Lists the chain's bytes from the front, as at most `max` pieces. Returns the number of pieces. */
 int kvw_chain_iov(const struct kvw_chain *chain, struct iovec *iov, int max);
 
-/* Drops n <= chain->bytes from the front; emptied blocks return to the pool. */
+/* Drops n bytes, at most chain->bytes, from the front; blocks that become empty return to the
+ * pool. */
 void kvw_chain_consume(struct kvw_chain *chain, struct kvw_block_pool *pool, size_t n);
 void kvw_chain_clear(struct kvw_chain *chain, struct kvw_block_pool *pool);
-/* Overwrites every byte that the chain's blocks have held; before kvw_chain_clear. */
+/* Overwrites every byte that the chain's blocks have held. To be called before kvw_chain_clear, for
+ * secrets. */
 void kvw_chain_wipe(struct kvw_chain *chain);
 
 /*
@@ -95,7 +98,7 @@ void kvw_chain_wipe(struct kvw_chain *chain);
 enum kvw_err kvw_chain_replace(struct kvw_chain *chain, struct kvw_block_pool *pool,
 	const struct kvw_cursor *at, size_t removed, struct kvw_slice text) KVW_MUST_CHECK;
 
-/* Up to max pieces from the cursor on; the chain stays. */
+/* Lists the bytes from the cursor on, as at most `max` pieces; the chain is not changed. */
 int kvw_cursor_iov(const struct kvw_cursor *cursor, struct iovec *iov, int max);
 void kvw_cursor_advance(struct kvw_cursor *cursor, size_t n);
 

@@ -1,8 +1,8 @@
 /*
  * clock.h - monotonic time in nanoseconds, and wall time for logs.
  *
- * Code that depends on time takes now_ns as an argument, so that tests own it; only event loops and
- * threads' outermost functions read the clock.
+ * Code that depends on time takes now_ns as an argument, so that tests can set it; only event loops
+ * and threads' outermost functions read the clock.
  */
 #ifndef KVW_CLOCK_H
 #define KVW_CLOCK_H

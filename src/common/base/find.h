@@ -13,8 +13,8 @@
 
 #include "kvway/slice.h"
 
-/* The first occurrence of `what`, at least 4 bytes, in data[0..len), or NULL. data may be NULL if
- * len is 0. */
+/* Returns the first occurrence of `what`, which has at least 4 bytes, in data[0..len), or NULL.
+ * data may be NULL if len is 0. */
 const char *kvw_find(const char *data, size_t len, struct kvw_slice what);
 
 #endif

@@ -1,4 +1,4 @@
-/* io.c - see io.h. */
+/* io.c - non-blocking sockets, registered once, and their readiness. */
 #include "base/io.h"
 
 #include <errno.h>
@@ -6,7 +6,7 @@
 #include <sys/epoll.h>
 #include <sys/socket.h>
 
-#define LINES_AHEAD 10 /* cache lines fetched ahead per event */
+#define LINES_AHEAD 10 /* number of cache lines that are prefetched for each event */
 
 enum kvw_err kvw_io_set_init(struct kvw_io_set *set)
 {
@@ -68,7 +68,8 @@ static void note_events(struct kvw_io *io, unsigned events)
 		io->broken = io->readable = io->writable = true;
 }
 
-/* Runs the sockets queued now; those queued meanwhile wait for the next turn. */
+/* Calls on_event for the sockets that are queued now; those that are queued meanwhile wait for the
+ * next turn. */
 static void run_queued(struct kvw_io_set *set)
 {
 	for (size_t n = set->again_count; n > 0 && !TAILQ_EMPTY(&set->again); n--) {
@@ -81,7 +82,8 @@ static void run_queued(struct kvw_io_set *set)
 	}
 }
 
-/* The order in which events are handled: those of the first one's kind, then the rest. */
+/* Decides the order in which events are handled: first those of the same kind as the first one,
+ * then the rest. */
 static void sort_by_kind(const struct epoll_event *events, int count, uint16_t *order)
 {
 	kvw_io_fn first = count > 0 ? ((struct kvw_io *)events[0].data.ptr)->on_event : NULL;
@@ -107,7 +109,8 @@ static void fetch(const struct kvw_io *io)
 
 bool kvw_io_set_wait(struct kvw_io_set *set, int timeout_ms)
 {
-	struct epoll_event events[KVW_IO_EVENTS_AT_ONCE]; /* other events wait for the next turn */
+	/* if there are more events, they wait for the next turn */
+	struct epoll_event events[KVW_IO_EVENTS_AT_ONCE];
 	uint16_t order[KVW_IO_EVENTS_AT_ONCE];
 	int count = epoll_wait(set->fd, events, KVW_IO_EVENTS_AT_ONCE,
 		kvw_io_set_busy(set) ? 0 : timeout_ms);
@@ -119,7 +122,7 @@ bool kvw_io_set_wait(struct kvw_io_set *set, int timeout_ms)
 		if (i + 1 < count)
 			fetch(events[order[i + 1]].data.ptr);
 		if (io->fd < 0)
-			continue; /* closed by an earlier callback */
+			continue; /* an earlier callback has closed this socket */
 		note_events(io, events[order[i]].events);
 		io->on_event(io);
 	}
@@ -153,7 +156,8 @@ void kvw_io_close(struct kvw_io *io, bool reset)
 		struct linger now = {.l_onoff = 1, .l_linger = 0};
 
 		(void)setsockopt(io->fd, SOL_SOCKET, SO_LINGER, &now, sizeof(now));
-		io->broken = true; /* ops must not end it like a complete message */
+		/* after a read error, an end must not look like the end of a complete message */
+		io->broken = true;
 	}
 	if (io->ops != NULL)
 		io->ops->close(io);
@@ -162,7 +166,7 @@ void kvw_io_close(struct kvw_io *io, bool reset)
 		io->set->again_count--;
 		io->again = false;
 	}
-	(void)close(io->fd); /* leaves the epoll set too */
+	(void)close(io->fd); /* closing also removes it from the epoll set */
 	io->fd = -1;
 	io->readable = io->writable = false;
 }

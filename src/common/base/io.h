@@ -39,10 +39,10 @@
 struct kvw_io;
 struct kvw_io_set;
 
-/* Called when the socket's flags have changed. */
+/* Called when one of the socket's flags has changed. */
 typedef void (*kvw_io_fn)(struct kvw_io *io);
 
-/* Like readv(2) and writev(2): -1 with errno EAGAIN if the call would block. */
+/* These return like readv(2) and writev(2): -1 with errno EAGAIN if the call would block. */
 struct kvw_io_ops {
 	ssize_t (*readv)(struct kvw_io *io, const struct iovec *iov, int count);
 	ssize_t (*writev)(struct kvw_io *io, const struct iovec *iov, int count);
@@ -54,25 +54,26 @@ struct kvw_io_ops {
 /* One socket. Embedded in its owner, whose memory must outlive the loop's turn. */
 struct kvw_io {
 	int fd;                       /* -1: closed */
-	bool readable, writable;      /* no EAGAIN since the last edge */
+	bool readable, writable;      /* no call has returned EAGAIN since the last edge */
 	bool peer_closed;             /* the peer will send no more (FIN) */
-	bool broken;                  /* reset, or closed both ways */
-	bool again;                   /* queued by kvw_io_again */
+	bool broken;                  /* the connection was reset, or closed in both directions */
+	bool again;                   /* kvw_io_again has queued the socket */
 	kvw_io_fn on_event;
 	struct kvw_io_set *set;
 	TAILQ_ENTRY(kvw_io) again_entry;
 	const struct kvw_io_ops *ops; /* NULL: plain */
-	void *state;                  /* of ops */
-	const void *needs; /* memory that on_event reads: prefetched. NULL: none */
+	void *state;                  /* used by ops */
+	/* memory that on_event will read, prefetched before the call; NULL: none */
+	const void *needs;
 };
 
 TAILQ_HEAD(kvw_io_list, kvw_io);
 
-#define KVW_IO_EVENTS_AT_ONCE 256 /* most ready sockets of one dispatch */
+#define KVW_IO_EVENTS_AT_ONCE 256 /* most ready sockets that one dispatch handles */
 
 /* All sockets of one loop. */
 struct kvw_io_set {
-	int fd; /* of epoll: readable when any socket has an event */
+	int fd; /* descriptor of the epoll set: readable when a socket has an event */
 	struct kvw_io_list again;
 	size_t again_count;
 };
@@ -82,7 +83,7 @@ void kvw_io_set_finish(struct kvw_io_set *set);
 
 /* Waits for events, at most timeout_ms (0, or a busy set: does not wait). Calls on_event of every
  * ready socket, then of those queued before this call. Callbacks may close any socket; memory may
- * be freed only after this has returned. False: waiting failed. */
+ * be freed only after this has returned. Returns false if waiting failed. */
 bool kvw_io_set_wait(struct kvw_io_set *set, int timeout_ms);
 
 /* Like kvw_io_set_wait, without waiting. */
@@ -91,37 +92,38 @@ static inline void kvw_io_set_dispatch(struct kvw_io_set *set)
 	(void)kvw_io_set_wait(set, 0);
 }
 
-/* True if kvw_io_again was called since the last dispatch: the loop must not sleep. */
+/* Returns true if kvw_io_again was called since the last dispatch: then the loop must not sleep. */
 static inline bool kvw_io_set_busy(const struct kvw_io_set *set)
 {
 	return !TAILQ_EMPTY(&set->again);
 }
 
-/* Registers fd (non-blocking) in io and takes it; on failure the caller keeps it. */
+/* Registers fd, which must be non-blocking, and takes it over; on failure it stays the caller's. */
 enum kvw_err kvw_io_open(struct kvw_io *io, struct kvw_io_set *set, int fd, kvw_io_fn on_event)
 	KVW_MUST_CHECK;
 
-/* Calls on_event at every dispatch while fd is readable; the caller keeps fd: for descriptors that
- * are no connections. */
+/* Calls on_event at every dispatch while fd is readable. For descriptors that are no connections;
+ * fd stays the caller's. */
 enum kvw_err kvw_io_watch(struct kvw_io *io, struct kvw_io_set *set, int fd, kvw_io_fn on_event)
 	KVW_MUST_CHECK;
 
-/* Ends kvw_io_watch. The second time does nothing. */
+/* Ends kvw_io_watch. A second call does nothing. */
 void kvw_io_unwatch(struct kvw_io *io);
 
-/* Queues a call of on_event for the next dispatch, after the other sockets' turn. */
+/* Queues a call of on_event for the next dispatch, after the turn of the other sockets. */
 void kvw_io_again(struct kvw_io *io);
 
 /* Ends sending; reading goes on. */
 void kvw_io_shutdown(struct kvw_io *io);
 
-/* Closes; the second time does nothing. reset: send RST, so that the peer sees a broken message. */
+/* Closes the socket; a second call does nothing. reset: a RST is sent, so that the peer notices
+ * that its message is incomplete. */
 void kvw_io_close(struct kvw_io *io, bool reset);
 
 /*
- * Direct system calls: glibc's wrappers are cancellation points and cost two atomic operations each
- * in a program with threads, and one buffer needs no vector. The calls of sockets skip the work
- * that readv and writev do for files.
+ * Direct system calls, for three reasons: glibc's wrappers are cancellation points, which cost two
+ * atomic operations each in a program with threads; a single buffer needs no vector; and the calls
+ * for sockets skip work that readv and writev do for files.
  */
 static inline ssize_t kvw_io_plain_read(int fd, const struct iovec *iov, int count)
 {
@@ -140,7 +142,8 @@ static inline ssize_t kvw_io_plain_write(int fd, const struct iovec *iov, int co
 		MSG_NOSIGNAL);
 }
 
-/* Reads once. A short read means that the socket is drained, unless the peer has closed. */
+/* Reads once. If fewer bytes came than there was room for, the socket is empty, unless the peer has
+ * closed. */
 static inline ssize_t kvw_io_readv(struct kvw_io *io, const struct iovec *iov, int count,
 	size_t wanted)
 {

@@ -1,10 +1,10 @@
 /*
- * log.c - format a line and write it to standard error with one write(2).
+ * log.c - formats a line and writes it to standard error with one write(2).
  *
- * One write per line keeps lines of several threads whole (POSIX: pipes up to PIPE_BUF, files with
- * O_APPEND). Standard error stays blocking, since other processes may share it; if its reader does
- * not keep up, a line that would block is dropped, so that no event loop ever blocks. A lock makes
- * check and write one step for all threads. Lines on event loops are rare (state changes, not
+ * One write for each line keeps lines of several threads whole (POSIX: pipes up to PIPE_BUF, files
+ * with O_APPEND). Standard error stays blocking, since other processes may share it; if its reader
+ * does not keep up, a line that would block is dropped, so that no event loop ever blocks. A lock
+ * makes check and write one step for all threads. Lines on event loops are rare (state changes, not
  * requests, which go to the access log's ring), and callers limit the rate of lines that could
  * repeat.
  */
@@ -39,7 +39,7 @@ uint64_t kvw_log_dropped(void)
 	return atomic_load_explicit(&dropped, memory_order_relaxed);
 }
 
-/* A writable pipe or socket takes a whole line: it has room for a page. */
+/* A pipe or socket that poll reports as writable has room for a page, so it takes a whole line. */
 static bool write_at_once(const char *line, size_t len)
 {
 	struct pollfd target = {.fd = STDERR_FILENO, .events = POLLOUT};
@@ -51,8 +51,9 @@ static bool write_at_once(const char *line, size_t len)
 	return written;
 }
 
-/* Texts of peers (names, reasons, subjects) may end a line or command a terminal: by control
- * characters, and by those of C1, U+0080 to U+009F, in UTF-8. */
+/* Replaces control characters, which could end a line or act on the operator's terminal. Names,
+ * reasons and subjects come from peers, so they may contain such characters: also those of C1,
+ * U+0080 to U+009F, in UTF-8. */
 static void mask(char *text, size_t len)
 {
 	for (size_t i = 0; i < len; i++) {
@@ -67,7 +68,8 @@ static void mask(char *text, size_t len)
 	}
 }
 
-/* Length of a text cut at len, without a last character that the cut has split. */
+/* Returns the length of a text cut at len, without a character at its end that the cut has
+ * split. */
 static size_t whole(const char *text, size_t len)
 {
 	size_t begin = len;
@@ -90,9 +92,9 @@ static size_t count_quotes(const char *text)
 	return count;
 }
 
-/* Formats the text again, with the arguments' quotation marks as apostrophes: they would end a
- * field and could forge others. Meanwhile a control character that the text does not have stands
- * for the format's quotation marks. */
+/* Formats the text a second time, with quotation marks in arguments as apostrophes: they would end
+ * a field, and could forge others. During that, the format's own quotation marks are replaced by a
+ * control character that the text does not contain. */
 static void format_again(char *out, size_t room, const char *format, va_list args)
 {
 	char marked[512], mark = 1;

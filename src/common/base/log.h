@@ -1,10 +1,11 @@
 /*
  * log.h - messages for the operator, one line each on standard error.
  *
- * Format: time, level, room, text, then key=value fields. Never prompts, keys or tokens of users. A
- * character that could end a line or begin a terminal's command becomes '?', and a quotation mark
- * of an argument an apostrophe: arguments may come from outside. Each line is one write(2); a line
- * that cannot be written, or not without waiting, is dropped and counted. Thread-safe.
+ * A line has time, level, the part of the program, a text, then key=value fields. Prompts, keys and
+ * tokens of users are never logged. A character that could end a line or begin a terminal's command
+ * becomes '?', and a quotation mark of an argument an apostrophe: arguments may come from outside.
+ * Each line is one write(2); a line that cannot be written, or not without waiting, is dropped and
+ * counted. Thread-safe.
  */
 #ifndef KVW_LOG_H
 #define KVW_LOG_H
@@ -22,7 +23,7 @@ void kvw_log_write(enum kvw_log_level level, const char *room, const char *forma
 	__attribute__((format(printf, 3, 4)));
 uint64_t kvw_log_dropped(void);
 
-/* Formats a line for another log, cut to room and masked likewise. */
+/* Formats a line for another log: cut to `room`, and with the same characters replaced. */
 void kvw_log_line(char *out, size_t room, const char *format, va_list args)
 	__attribute__((format(printf, 3, 0)));
 

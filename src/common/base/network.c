@@ -1,5 +1,5 @@
 /*
- * network.c - see network.h.
+ * network.c - blocks of IP addresses, written as `10.0.0.0/8`, `2001:db8::/32` or one address.
  */
 #include "base/network.h"
 

@@ -1,5 +1,5 @@
 /*
- * network.h - blocks of IP addresses, as `10.0.0.0/8`, `2001:db8::/32` or one address.
+ * network.h - blocks of IP addresses, written as `10.0.0.0/8`, `2001:db8::/32` or one address.
  *
  * Pure functions: any thread, no allocation.
  */
@@ -11,17 +11,19 @@
 #include <stdint.h>
 #include <sys/socket.h>
 
-/* IPv4 is stored as IPv4-mapped IPv6 (::ffff:a.b.c.d), the peers' form on a socket for both. */
+/* IPv4 is stored as IPv4-mapped IPv6 (::ffff:a.b.c.d), the form in which a socket for both has its
+ * peers. */
 struct kvw_network {
 	uint8_t bytes[16];
-	uint8_t bits; /* prefix length of bytes, 0 to 128 */
+	uint8_t bits; /* length of the prefix, 0 to 128 */
 };
 
-/* False: not a network, or bits are set after the prefix; *out is untouched. */
+/* Returns false if the text is no network, or has bits set after the prefix; then *out is not
+ * changed. */
 bool kvw_network_parse(const char *text, struct kvw_network *out);
 
-/* Whether one of the networks has the address. False for an address that is neither IPv4 nor
- * IPv6. */
+/* Returns whether the address is in one of the networks; false for an address that is neither IPv4
+ * nor IPv6. */
 bool kvw_networks_hold(
 	const struct kvw_network *networks, size_t count, const struct sockaddr *address);
 

@@ -1,4 +1,6 @@
-/* notify.c - see notify.h. */
+/*
+ * notify.c - messages of a program to the service manager that started it (sd_notify of systemd).
+ */
 #include "base/notify.h"
 
 #include <stddef.h>
@@ -11,7 +13,7 @@
 
 #include "base/clock.h"
 
-#define STORE_MOST 64 /* descriptors of a message; the kernel takes 253 */
+#define STORE_MOST 64 /* most descriptors of one message; the kernel allows 253 */
 
 /* One message, with descriptors. */
 static void notify_with(const char *state, const int *fds, size_t count)
@@ -27,7 +29,7 @@ static void notify_with(const char *state, const int *fds, size_t count)
 	size_t len = path != NULL ? strlen(path) : 0;
 	int fd;
 
-	/* A path, or the name of an abstract socket after '@'. */
+	/* The variable has a path, or '@' and the name of an abstract socket. */
 	if (len < 2 || len >= sizeof(address.sun_path) || (path[0] != '/' && path[0] != '@'))
 		return;
 	memcpy(address.sun_path, path, len);

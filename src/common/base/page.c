@@ -1,9 +1,9 @@
 /*
- * page.c - see page.h.
+ * page.c - appends to a text, and escapes strings.
  *
- * The access log calls the JSON escape once per string of each request: so a table finds runs of
- * plain ASCII, which are copied whole. UTF-8 is checked because a request target may hold any byte,
- * and one bad byte would make the whole line unreadable for strict consumers of the log.
+ * The access log escapes every string of each request for JSON. So a table finds runs of plain
+ * ASCII, which are copied whole. UTF-8 is checked because a request target may hold any byte, and
+ * one bad byte would make the whole line unreadable for strict consumers of the log.
  */
 #include "base/page.h"
 
@@ -108,10 +108,10 @@ void kvw_page_seconds(struct kvw_page *page, int64_t ns)
 	kvw_page_put(page, fraction, digits);
 }
 
-/* Length of the well-formed UTF-8 sequence at p (RFC 3629), 0 if there is none. */
+/* Returns the length of the well-formed UTF-8 sequence at p (RFC 3629); 0 if there is none. */
 static size_t utf8_length(const unsigned char *p, size_t left)
 {
-	unsigned char least = 0x80, most = 0xBF; /* range of the second byte */
+	unsigned char least = 0x80, most = 0xBF; /* allowed range of the second byte */
 	size_t n;
 
 	if (p[0] < 0x80)
@@ -142,7 +142,7 @@ static size_t utf8_length(const unsigned char *p, size_t left)
 	return n;
 }
 
-/* The escape of the character U+00cc, into out[6]. Returns its length. */
+/* Writes the escape of the character U+00cc into out[6]. Returns its length. */
 static size_t escape_code(char *out, unsigned char c)
 {
 	static const char hex[] = "0123456789abcdef";
@@ -181,13 +181,14 @@ size_t kvw_json_escape(char *out, size_t room, struct kvw_slice value)
 		at += run - i;
 		i = run;
 		if (i == value.len || is_plain(p[i]))
-			break; /* all done, or no room */
+			break; /* everything is escaped, or there is no room */
 		if (p[i] < 0x80) {
 			piece = escape_code(escaped, p[i]);
 		} else if ((used = utf8_length(p + i, value.len - i)) == 2 && p[i] == 0xC2 &&
 			   p[i + 1] < 0xA0) {
 			piece = escape_code(
-				escaped, p[i + 1]); /* a control character for some terminals */
+				/* some terminals take this for a control character */
+				escaped, p[i + 1]);
 			;
 		} else if (used > 0) {
 			memcpy(escaped, p + i, used);

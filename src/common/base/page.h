@@ -2,7 +2,7 @@
  * page.h - a growing text, and the escapes of JSON and of Prometheus labels.
  *
  * A text that could not grow remembers the failure (`failed`) and ignores later pieces, so that
- * writers check no piece: the function that takes the result checks once.
+ * functions that append need not check: only the one that takes the result does.
  */
 #ifndef KVW_PAGE_H
 #define KVW_PAGE_H
@@ -13,11 +13,12 @@
 
 #include "kvway/slice.h"
 
-/* Zeroed is empty. data is owned; free() it. Not NUL-terminated. */
+/* A text. All zeroes: an empty one. `data` is owned, to be freed with free(), and has no NUL at its
+ * end. */
 struct kvw_page {
 	char *data;
 	size_t len, capacity;
-	bool failed; /* memory ran out; data holds a part */
+	bool failed; /* memory ran out, so data lacks some of the text */
 };
 
 void kvw_page_put(struct kvw_page *page, const char *data, size_t len);
@@ -36,7 +37,7 @@ void kvw_page_label(struct kvw_page *page, struct kvw_slice value); /* inside it
  */
 size_t kvw_json_escape(char *out, size_t room, struct kvw_slice value);
 
-/* Decimal digits of value; returns their number, at most 20. */
+/* Writes the decimal digits of a value; returns their number, at most 20. */
 size_t kvw_decimal(char *out, uint64_t value);
 
 #endif

@@ -1,11 +1,11 @@
-/* peer.c - see peer.h. */
+/* peer.c - detects that the other end of a TCP connection has vanished. */
 #include "base/peer.h"
 
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <sys/socket.h>
 
-#define PROBES 3 /* after half of the time without a byte */
+#define PROBES 3 /* probes begin when no byte has come for half of the time */
 
 static void set_option(int fd, int level, int name, int value)
 {
@@ -42,7 +42,7 @@ bool kvw_peer_vanished(int fd, int64_t gone_ms)
 
 	if (gone_ms == 0 || getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &len) != 0)
 		return false;
-	/* One probe of a closed window may be in flight. */
+	/* A living peer that keeps its window closed may have one probe in flight. */
 	return info.tcpi_last_ack_recv >= gone_ms &&
 	       (info.tcpi_retransmits > 0 || info.tcpi_probes > 1);
 }

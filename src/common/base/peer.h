@@ -15,14 +15,14 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Sets keepalive so that the connection ends if nothing came from the peer for gone_ms, rounded to
- * seconds, two at least; 0: the system's settings. Accepted connections inherit the setting of
- * their listening socket. user_timeout: the connection also ends if the peer does not take data for
- * gone_ms. A failure leaves the system's settings. */
+/* Sets keepalive so that the connection ends when nothing came from the peer for gone_ms, rounded
+ * to seconds and at least two; 0: the system's settings. Accepted connections inherit the setting
+ * of their listening socket. user_timeout: the connection also ends when the peer has taken no data
+ * for gone_ms. On failure the system's settings stay. */
 void kvw_peer_watch(int fd, int64_t gone_ms, bool user_timeout);
 
-/* Whether nothing came from the peer for gone_ms, in spite of the kernel's probes. False for
- * gone_ms 0. */
+/* Returns whether nothing came from the peer for gone_ms, in spite of the kernel's probes; false if
+ * gone_ms is 0. */
 bool kvw_peer_vanished(int fd, int64_t gone_ms);
 
 #endif

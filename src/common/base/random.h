@@ -1,7 +1,8 @@
 /*
- * random.h - random numbers for jitter and choices, from a seed. Not for secrets. (SplitMix64)
+ * random.h - random numbers from a seed (SplitMix64), for jitter and choices. They are not safe for
+ * secrets.
  *
- * The caller owns the state and its use by threads; any value begins a sequence.
+ * The caller owns the state, which only one thread may use at a time. Any value may be the seed.
  */
 #ifndef KVW_RANDOM_H
 #define KVW_RANDOM_H
@@ -17,7 +18,7 @@ static inline uint64_t kvw_random(uint64_t *state)
 	return z ^ (z >> 31);
 }
 
-/* A number below `limit`; 0 if that is 0. */
+/* Returns a number below `limit`; 0 if the limit is 0. */
 static inline uint32_t kvw_random_below(uint64_t *state, uint32_t limit)
 {
 	return (uint32_t)(((kvw_random(state) >> 32) * limit) >> 32);

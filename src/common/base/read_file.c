@@ -1,5 +1,5 @@
 /*
- * read_file.c - a whole file as text.
+ * read_file.c - reads a whole file as text.
  */
 #include "base/read_file.h"
 

@@ -1,5 +1,5 @@
 /*
- * read_file.h - a whole file as text.
+ * read_file.h - reads a whole file as text.
  *
  * Threads: any.
  */
@@ -12,8 +12,8 @@
 
 #define KVT_READ_FILE_WHY 128
 
-/* Up to `most` bytes of a file ("-": standard input), with a NUL after them. NULL: failed, `why`
- * has the cause. The caller frees the text. */
+/* Reads up to `most` bytes of a file ("-": standard input), and puts a NUL after them. Returns NULL
+ * on failure; then `why` has the cause. The caller frees the text. */
 char *kvt_read_file(const char *path, size_t most, size_t *len, char why[KVT_READ_FILE_WHY]);
 
 /* Reads up to `room` bytes, also of a pipe; *len is their number, also on failure. No NUL follows

@@ -1,4 +1,4 @@
-/* record.c - see record.h. */
+/* record.c - data about one request at its end, from which metrics and the access log are made. */
 #include "base/record.h"
 
 const char *kvw_end_name(enum kvw_end end)

@@ -1,7 +1,7 @@
 /*
- * resolve.c - resolves a host name, at once or in a separate thread.
+ * resolve.c - resolves a host name, at once or on a separate thread.
  *
- * A question has two owners, the asker and the thread; the last of them frees it.
+ * A question has two owners, the function's caller and the thread; the last of them frees it.
  */
 #include "base/resolve.h"
 
@@ -20,8 +20,8 @@
 
 struct kvw_resolve {
 	_Atomic int owners;
-	_Atomic bool answered; /* release: addresses and error are set */
-	int error;             /* of getaddrinfo */
+	_Atomic bool answered; /* set with release order: addresses and error are valid then */
+	int error;             /* error of getaddrinfo */
 	int wake;              /* owned */
 	char host[HOST_BYTES];
 	uint16_t port;
@@ -88,13 +88,13 @@ static void *resolve_thread(void *self)
 
 	question->error = kvw_resolve_now(question->host, question->port, 0, &question->addresses);
 	atomic_store_explicit(&question->answered, true, memory_order_release);
-	/* a full counter wakes the reader anyway */
+	/* the write fails only if the counter is full, and then the reader wakes anyway */
 	(void)!write(question->wake, &one, sizeof(one));
 	kvw_resolve_drop(question);
 	return NULL;
 }
 
-/* A detached thread that takes no signals. */
+/* Starts a detached thread, in which all signals are blocked. */
 static bool start_thread(struct kvw_resolve *question)
 {
 	pthread_attr_t attributes;

@@ -32,23 +32,27 @@ struct kvw_resolve_addresses {
 	struct kvw_resolve_address items[KVW_RESOLVE_MAX];
 };
 
-/* Blocks until the machine's resolver returns, unless `flags` (of getaddrinfo) has AI_NUMERICHOST.
- * Returns getaddrinfo's error, 0: *out is set. Any thread. */
+/* Resolves a name. Waits until the machine's resolver returns, unless `flags` (those of
+ * getaddrinfo) has AI_NUMERICHOST. Returns getaddrinfo's error; 0: *out is set. Any thread. */
 int kvw_resolve_now(const char *host, uint16_t port, int flags, struct kvw_resolve_addresses *out);
 
 struct kvw_resolve; /* a question */
 
-/* True: the host is a numeric address, or the path (port 0) of a Unix socket. */
+/* If the host is a numeric address, or the path of a Unix socket (port 0), sets *out and returns
+ * true. */
 bool kvw_resolve_literal(const char *host, uint16_t port, struct kvw_resolve_addresses *out);
 
-/* Begins a question; its answer signals the eventfd `wake` (copied). KVW_ENOMEM: no thread. */
+/* Begins to resolve a name. When that is done, the eventfd `wake`, which is copied, is signaled.
+ * KVW_ENOMEM: no thread could be started. */
 enum kvw_err kvw_resolve_begin(
 	const char *host, uint16_t port, int wake, struct kvw_resolve **out) KVW_MUST_CHECK;
 
-/* True: answered; *out has the addresses, or none and *why the reason (static text). */
+/* Returns true if the question is answered: then *out has the addresses, or none, and *why the
+ * reason (static text). */
 bool kvw_resolve_answered(
 	struct kvw_resolve *question, struct kvw_resolve_addresses *out, const char **why);
 
-void kvw_resolve_drop(struct kvw_resolve *question); /* answered or not; NULL is allowed */
+/* frees the question, answered or not; NULL is allowed */
+void kvw_resolve_drop(struct kvw_resolve *question);
 
 #endif

@@ -13,11 +13,12 @@
 
 #include "kvway/slice.h"
 
-/* Compares the key to the item at an index of the array: below 0: the key comes before; 0:
+/* Compares the key to the item at an index of the array. Below 0: the key comes first; 0: they are
  * equal. */
 typedef int kvw_search_fn(const void *key, const void *items, size_t at);
 
-/* The index of the key among `count` items in ascending order, or where it would be. */
+/* Returns the index of the key among `count` items in ascending order, or the index at which it
+ * would have to be inserted. */
 static inline size_t kvw_search(
 	const void *key, const void *items, size_t count, kvw_search_fn *compare, bool *there)
 {
@@ -40,8 +41,8 @@ static inline size_t kvw_search(
 	return low;
 }
 
-/* Compares a text with a length, which may hold NULs, with a text that ends in one: by bytes; of
- * two texts that begin alike the shorter one comes first. */
+/* Compares by bytes a text with a length, which may contain NULs, with a text that ends in a NUL.
+ * If one is the beginning of the other, the shorter one comes first. */
 static inline int kvw_search_order(struct kvw_slice text, const char *other)
 {
 	size_t len = strlen(other), least = text.len < len ? text.len : len;

@@ -1,5 +1,5 @@
 /*
- * standard_out.c - see standard_out.h.
+ * standard_out.c - prints texts without control characters, and checks that all output was written.
  */
 #include "base/standard_out.h"
 

@@ -1,8 +1,8 @@
 /*
- * standard_out.h - prints on standard output; texts cannot control a terminal, and a loss is
- * detected.
+ * standard_out.h - prints on standard output. Printed texts cannot act on the terminal, and lost
+ * output is detected.
  *
- * Threads: the thread that prints and ends the program.
+ * Threads: only the thread that prints and ends the program.
  */
 #ifndef KVW_STANDARD_OUT_H
 #define KVW_STANDARD_OUT_H
@@ -13,12 +13,12 @@
 
 #include "kvway/err.h"
 
-/* Prints text from outside: `?` for each control character, also those of two bytes of UTF-8 (C1),
- * which some terminals obey. */
+/* Prints text from outside, with `?` in place of each control character, also of those of two bytes
+ * in UTF-8 (C1), which some terminals obey. */
 void kvw_print_clean(FILE *out, const char *text, size_t len);
 
-/* Flushes standard output. False: printed text is lost, such as on a full disk; a line on standard
- * error, beginning with `program`, reports that. */
+/* Flushes standard output. Returns false if printed text is lost, for example on a full disk; then
+ * a line on standard error, which begins with `program`, says so. */
 bool kvw_standard_out_whole(const char *program) KVW_MUST_CHECK;
 
 #endif

@@ -1,6 +1,8 @@
 /*
- * timer.c - see timer.h. A deadline earlier than the list's last one (after a reload changed the
- * duration) is inserted by a walk back from the end, so lists always stay in order.
+ * timer.c - sets, clears and runs timers.
+ *
+ * A timer with an earlier deadline than the list's last one (after a reload changed the duration)
+ * is inserted by a walk back from the end, so lists always stay in order.
  */
 #include "base/timer.h"
 

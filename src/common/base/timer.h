@@ -18,7 +18,7 @@
 struct kvw_timer;
 typedef void (*kvw_timer_fn)(struct kvw_timer *timer, int64_t now_ns);
 
-/* A timer is embedded in its owner. Zeroed and with fn set it is ready, and not running. */
+/* A timer, embedded in its owner. All zeroes but `fn`: not running, and ready to be set. */
 struct kvw_timer {
 	TAILQ_ENTRY(kvw_timer) entry;
 	int64_t deadline_ns; /* 0: not running */
@@ -36,12 +36,13 @@ struct kvw_timers {
 
 void kvw_timers_init(struct kvw_timers *timers);
 
-/* (Re)starts a timer. kind < KVW_TIMER_KINDS. Cheapest when one kind always has one duration. */
+/* Starts a timer, or starts it again. kind must be below KVW_TIMER_KINDS. Cheapest if all timers of
+ * a kind have the same duration. */
 void kvw_timer_set(struct kvw_timers *timers, struct kvw_timer *timer, uint8_t kind,
 	int64_t deadline_ns);
 void kvw_timer_clear(struct kvw_timers *timers, struct kvw_timer *timer); /* idle: nothing */
 
-/* Calls fn of every timer that is due; each is cleared first. */
+/* Calls fn of every timer that is due; the timer is cleared before the call. */
 void kvw_timers_run(struct kvw_timers *timers, int64_t now_ns);
 
 static inline bool kvw_timer_running(const struct kvw_timer *timer)

@@ -20,19 +20,20 @@
 
 #include "http/chars.h"
 
-#define MAX_SIZE_DIGITS 16   /* hex digits of a chunk size, leading zeros included */
-#define MAX_LINE        4096 /* bytes of one chunk-size or trailer line */
+#define MAX_SIZE_DIGITS 16   /* most hex digits of a chunk's size, with leading zeros */
+#define MAX_LINE        4096 /* most bytes of a line with a chunk's size, or of a trailer line */
 #define MAX_TRAILERS    16384
-#define MAX_EXTENSIONS  16384 /* bytes of a body's extensions beyond its payload's bytes */
+/* most bytes of a body's extensions, in addition to the number of its payload bytes */
+#define MAX_EXTENSIONS  16384
 #define MAX_CHUNK       (UINT64_MAX >> 1)
 
-/* Kind of the next byte. RUN states consume payload. */
+/* How the next byte is read. In RUN states it is payload. */
 enum state {
 	STATE_RUN,          /* LENGTH: payload */
 	STATE_RUN_TO_CLOSE, /* CLOSE: payload */
-	STATE_SIZE,         /* chunk size: digits, then ';' or CR */
+	STATE_SIZE,         /* in a chunk's size: digits, then ';' or CR */
 	STATE_EXT_NAME,     /* name of an extension */
-	STATE_EXT_VALUE,    /* after '=': first byte of its value */
+	STATE_EXT_VALUE,    /* after '=': first byte of an extension's value */
 	STATE_EXT_TOKEN,    /* rest of a token value */
 	STATE_EXT_QUOTED,   /* inside quotes */
 	STATE_EXT_ESCAPED,  /* after a backslash in quotes */
@@ -45,13 +46,13 @@ enum state {
 	STATE_TRAILER_NAME, /* rest of a trailer's name */
 	STATE_TRAILER_VALUE,
 	STATE_TRAILER_LF, /* LF of a trailer line */
-	STATE_LAST_LF,    /* LF of the empty line */
+	STATE_LAST_LF,    /* LF of the empty line at the end */
 	STATE_DONE,
 	STATE_FAILED,
 	STATE_OVER_LIMIT,
 };
 
-/* The bytes of one call of kvw_body_feed. */
+/* The bytes that one call of kvw_body_feed gets. */
 struct feed {
 	const char *p, *end;
 	kvw_body_data_fn on_data;
@@ -89,7 +90,7 @@ void kvw_body_begin(
 	body->done = body->state == STATE_DONE;
 }
 
-/* Reports a run of at most body->left bytes. True when left is used up. */
+/* Reports a run of at most body->left bytes. Returns true when body->left bytes were reported. */
 static bool take_run(struct kvw_body *body, struct feed *f)
 {
 	size_t len = (size_t)(f->end - f->p);
@@ -117,7 +118,7 @@ static bool take_to_close(struct kvw_body *body, struct feed *f)
 	return true;
 }
 
-/* A size line ended: payload follows, or trailers after size 0. */
+/* Called at the end of a size line: payload follows, or trailers after size 0. */
 static bool end_size_line(struct kvw_body *body)
 {
 	if (body->left > body->limit - body->payload_bytes) {
@@ -136,7 +137,7 @@ static void begin_extension(struct kvw_body *body)
 	body->name_len = 0;
 }
 
-/* Takes one byte of a chunk size, or the byte after it. */
+/* Takes one byte of a chunk's size, or the byte after it. */
 static bool take_size(struct kvw_body *body, char c)
 {
 	if (kvw_char_is(c, KVW_CHAR_HEX)) {
@@ -162,7 +163,7 @@ static bool take_size(struct kvw_body *body, char c)
 	return true;
 }
 
-/* Takes one byte of a chunk extension, CR included. */
+/* Takes one byte of a chunk's extension, or the CR after it. */
 static bool take_extension(struct kvw_body *body, char c)
 {
 	bool token = kvw_char_is(c, KVW_CHAR_TOKEN);
@@ -211,7 +212,7 @@ static bool take_extension(struct kvw_body *body, char c)
 	return true;
 }
 
-/* Names that a trailer must not have. */
+/* Returns whether the name is one that a trailer must not have. */
 static bool trailer_forbidden(const struct kvw_body *body)
 {
 	static const struct kvw_slice names[] = {
@@ -256,7 +257,7 @@ static bool begin_trailer(struct kvw_body *body, char c)
 	return true;
 }
 
-/* Takes one byte of a trailer line, CR included. */
+/* Takes one byte of a trailer line, or the CR after it. */
 static bool take_trailer(struct kvw_body *body, char c)
 {
 	if (body->state == STATE_TRAILER && !begin_trailer(body, c))
@@ -286,7 +287,7 @@ static bool take_trailer(struct kvw_body *body, char c)
 	return true;
 }
 
-/* Expects c, then goes on in state next. */
+/* Expects c; then the state becomes `next`. */
 static bool take_exact(
 	struct kvw_body *body, char c, char expected, uint8_t next, const char *message)
 {

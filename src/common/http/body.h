@@ -12,26 +12,28 @@
 
 #include "http/head.h"
 
-/* Called for each run of payload, in order; the bytes lie in the buffer being fed. */
+/* Called for each run of payload, in order. The bytes are in the buffer that is being fed. */
 typedef void (*kvw_body_data_fn)(void *arg, const char *data, size_t len);
 
-/* Reader of one body. Plain data, no allocation; private members may be reordered. */
+/* Reads one body. Plain data without allocations; its private members may change. */
 struct kvw_body {
 	enum kvw_framing framing;
-	bool done;                /* the last byte of the message was fed */
+	bool done;                /* the last byte of the message has been fed */
 	uint64_t payload_bytes;   /* payload so far */
-	uint64_t left;            /* bytes to come: LENGTH: of the body; CHUNKED: of the chunk */
-	uint64_t limit;           /* payload beyond this is KVW_ELIMIT */
-	uint64_t extension_bytes; /* of all chunk extensions so far */
-	uint32_t line_len;        /* size digits, then bytes, of the current line */
+	/* bytes still to come: of the body (LENGTH), or of the present chunk (CHUNKED) */
+	uint64_t left;
+	uint64_t limit;           /* a body with more payload ends with KVW_ELIMIT */
+	uint64_t extension_bytes; /* bytes of all chunk extensions so far */
+	uint32_t line_len;        /* in the present line: number of size digits, then of bytes */
 	uint32_t trailer_bytes;
-	uint32_t name_len; /* of the current extension (0 or 1) or trailer */
+	uint32_t name_len; /* length of the name of the present extension (0 or 1) or trailer */
 	uint8_t state;
-	char name[20];     /* beginning of the current trailer's name, lower case */
-	const char *error; /* static text after KVW_EPROTO */
+	char name[20];     /* the beginning of the present trailer's name, in lower case */
+	const char *error; /* static text with the reason of KVW_EPROTO */
 };
 
-/* Starts at the first byte after the head. limit 0: none. A body without bytes is done at once. */
+/* Begins a body, whose first byte is the one after the head. limit 0: there is no limit. A body
+ * without bytes is done at once. */
 void kvw_body_begin(
 	struct kvw_body *body, enum kvw_framing framing, uint64_t content_length, uint64_t limit);
 
@@ -44,8 +46,8 @@ void kvw_body_begin(
 enum kvw_err kvw_body_feed(struct kvw_body *body, const char *data, size_t len,
 	kvw_body_data_fn on_data, void *arg, size_t *used) KVW_MUST_CHECK;
 
-/* To be called when the sender closes. True if that ends the body properly (KVW_FRAME_CLOSE, or
- * already done). */
+/* To be called when the sender closes. Returns true if the body is complete: its framing is
+ * KVW_FRAME_CLOSE, or it was done before. */
 bool kvw_body_close(struct kvw_body *body);
 
 #endif

@@ -1,6 +1,6 @@
 /*
- * chars.c - the table behind chars.h. One row per 16 bytes; bits as in enum kvw_char_bits. The unit
- * test builds the same table from the grammars' own lists of characters and compares.
+ * chars.c - the table of character classes, in rows of 16 bytes; bits as in enum kvw_char_bits. The
+ * unit test builds the same table from the grammars' own lists of characters and compares.
  */
 #include "http/chars.h"
 

@@ -19,9 +19,10 @@
 /* Bits of kvw_char_class[]. */
 enum kvw_char_bits {
 	KVW_CHAR_TOKEN = 1, /* tchar, RFC 9110 section 5.6.2 */
-	KVW_CHAR_HOST = 2,  /* of a reg-name or IPv4 address, without the comma (RFC 3986 3.2.2) */
+	/* character of a reg-name or IPv4 address, without the comma (RFC 3986 3.2.2) */
+	KVW_CHAR_HOST = 2,
 	KVW_CHAR_HEX = 4,
-	KVW_CHAR_VALUE = 8, /* of a field value: HTAB, SP, visible ASCII, obs-text */
+	KVW_CHAR_VALUE = 8, /* character of a field value: HTAB, SP, visible ASCII, obs-text */
 };
 
 extern const uint8_t kvw_char_class[256];
@@ -36,16 +37,16 @@ static inline bool kvw_char_is_digit(char c)
 	return (uint8_t)(c - '0') <= 9;
 }
 
-/* 0 to 15; c must be KVW_CHAR_HEX. */
+/* Returns the value of a hex digit, 0 to 15; c must be KVW_CHAR_HEX. */
 static inline unsigned kvw_char_hex(char c)
 {
 	return c <= '9' ? (unsigned)(c - '0') : (unsigned)((c | 0x20) - 'a') + 10;
 }
 
 /*
- * name[0..n) equals lower[0..n) without regard to case. name has token bytes only, and lower only
- * lower-case letters and '-': setting bit 5 turns no token byte but the capital letter into one of
- * these, so no table is needed. Cheap if n is a constant.
+ * Returns whether name[0..n) equals lower[0..n) without regard to case. name must have token bytes
+ * only, and lower only lower-case letters and '-': setting bit 5 turns no token byte but the
+ * capital letter into one of these, so no table is needed. Cheap if n is a constant.
  */
 static inline __attribute__((always_inline)) bool kvw_token_is(
 	const char *name, const char *lower, size_t n)
@@ -58,7 +59,8 @@ static inline __attribute__((always_inline)) bool kvw_token_is(
 		return diff == 0;
 	}
 	for (size_t i = 0; i < n; i += 8) {
-		size_t at = i + 8 <= n ? i : n - 8; /* the last eight overlap compared bytes */
+		/* the last eight bytes may overlap those that are compared already */
+		size_t at = i + 8 <= n ? i : n - 8;
 
 		memcpy(&a, name + at, 8);
 		memcpy(&b, lower + at, 8);
@@ -67,7 +69,8 @@ static inline __attribute__((always_inline)) bool kvw_token_is(
 	return diff == 0;
 }
 
-/* First byte in [p, end) that no field value may hold (line ends included), else end. */
+/* Returns the first byte in [p, end) that no field value may contain, such as a line end; `end` if
+ * there is none. */
 static inline const char *kvw_scan_value(const char *p, const char *end)
 {
 #ifdef __SSE2__
@@ -90,7 +93,8 @@ static inline const char *kvw_scan_value(const char *p, const char *end)
 	return p;
 }
 
-/* First byte in [p, end) that is not visible ASCII (0x21 to 0x7e), else end. */
+/* Returns the first byte in [p, end) that is not visible ASCII (0x21 to 0x7e); `end` if there is
+ * none. */
 static inline const char *kvw_scan_visible(const char *p, const char *end)
 {
 #ifdef __SSE2__
@@ -111,7 +115,8 @@ static inline const char *kvw_scan_visible(const char *p, const char *end)
 	return p;
 }
 
-/* First LF in [p, end) that is followed by CR or LF, or is the last byte; else end. */
+/* Returns the first LF in [p, end) that is followed by CR or LF, or is the last byte; `end` if
+ * there is none. */
 static inline const char *kvw_scan_line_pair(const char *p, const char *end)
 {
 #ifdef __SSE2__

@@ -80,7 +80,8 @@ const struct kvw_field *kvw_head_search(const struct kvw_head *head, struct kvw_
 	return NULL;
 }
 
-/* Value of one name in one Cookie field ("a=1; b=2"); data is NULL if there is no such cookie. */
+/* Returns the value of one cookie in a Cookie field ("a=1; b=2"); its data is NULL if there is no
+ * such cookie. */
 static struct kvw_slice cookie_in(struct kvw_slice field, struct kvw_slice name)
 {
 	const char *p = field.data, *end = field.data + field.len;

@@ -23,7 +23,8 @@
 #include "kvway/slice.h"
 
 #define KVW_HEAD_MAX_FIELDS 1000
-#define KVW_HEAD_MAX_TARGET 16384 /* bytes of a request target; beyond: 414 */
+/* most bytes of a request's target; a longer one gets status 414 */
+#define KVW_HEAD_MAX_TARGET 16384
 
 /* Fields that the proxy itself reads. */
 enum kvw_field_id {
@@ -53,8 +54,8 @@ struct kvw_field {
 	struct kvw_slice name;  /* as received */
 	struct kvw_slice value; /* without surrounding blanks */
 	enum kvw_field_id id;
-	/* Listed in Connection, or always hop-by-hop (Connection, Keep-Alive, Proxy-Connection, TE,
-	 * Transfer-Encoding, Upgrade): not forwarded. */
+	/* The field is listed in Connection, or always hop-by-hop (Connection, Keep-Alive,
+	 * Proxy-Connection, TE, Transfer-Encoding, Upgrade): it is not forwarded. */
 	bool hop_by_hop;
 };
 
@@ -65,8 +66,8 @@ struct kvw_passed;
 
 /* Owned by the caller, both arrays allocated once by kvw_head_init. */
 struct kvw_head {
-	const char *data; /* borrowed: the parsed bytes, which all slices point into */
-	size_t len;       /* bytes of the head with its empty line */
+	const char *data; /* borrowed: the bytes of the head, into which all slices point */
+	size_t len;       /* length of the head, with its empty line */
 	struct kvw_slice method;
 	/* Requests: path and query, beginning with '/', or "*" (OPTIONS). Of an absolute-form
 	 * target ("http://host/path"): the part after the authority. */
@@ -75,33 +76,35 @@ struct kvw_head {
 	 * Host field's value (RFC 9112 section 3.2.2); len 0 if there is none. */
 	struct kvw_slice authority;
 	int status;              /* responses */
-	struct kvw_slice reason; /* responses: reason phrase, may be empty */
+	struct kvw_slice reason; /* responses: the reason phrase, which may be empty */
 	uint8_t minor;           /* HTTP/1.minor, 0 or 1 */
 	bool head_method;        /* the method is HEAD */
 	bool post_method;        /* the method is POST */
 	bool get_method;
-	bool keep_alive;      /* the sender allows another message after this one */
-	bool expect_continue; /* HTTP/1.1, Expect: 100-continue, and a body follows */
-	bool te_trailers;     /* TE: trailers: the sender understands trailers */
+	bool keep_alive;      /* the sender allows another message on this connection */
+	/* the request is HTTP/1.1, has Expect: 100-continue, and has a body */
+	bool expect_continue;
+	bool te_trailers;     /* the sender understands trailers (TE: trailers) */
 	/* Connection: upgrade with an Upgrade field that offers websocket. Other offers (h2c, which
 	 * some clients add to every request) are ignored, as RFC 9110 section 7.8 allows. */
 	bool upgrade;
 	bool event_stream; /* Content-Type is text/event-stream */
-	bool json;         /* Content-Type is application/json, or there is none */
+	bool json;         /* the Content-Type is application/json, or missing */
 	enum kvw_framing framing;
 	uint64_t content_length; /* KVW_FRAME_LENGTH */
 	struct kvw_field *fields;
 	size_t field_count, field_limit;
-	uint64_t name_lengths; /* bit n % 64: a name of n bytes is among the fields' */
+	uint64_t name_lengths; /* bit n % 64 is set if a field's name has n bytes */
 	struct kvw_passed *passed; /* heads that llhttp has accepted; NULL: none are kept */
-	/* Index into fields of the first field of each id, or -1. */
+	/* For each id, the index in `fields` of the first such field, or -1. */
 	int16_t first[KVW_FIELD_COUNT];
 };
 
-/* Why a head was refused. A 405 also wants an Allow field (RFC 9110 section 15.5.6). */
+/* The reason for which a head was refused. An answer with status 405 also needs an Allow field (RFC
+ * 9110 section 15.5.6). */
 struct kvw_head_error {
 	int status;          /* 400, 405, 414, 417, 431, 501, 505; 502 for responses */
-	const char *message; /* static text of the reason */
+	const char *message; /* static text with the reason */
 };
 
 enum kvw_err kvw_head_init(struct kvw_head *head, size_t field_limit) KVW_MUST_CHECK;
@@ -111,10 +114,10 @@ void kvw_head_finish(struct kvw_head *head);
 void kvw_head_remember_none(struct kvw_head *head);
 
 /*
- * Length of the head including its empty line, 0 if it is not complete yet. `*from` is the position
- * at which the next call on the same bytes resumes, 0 at first. The caller skips empty lines before
- * a request (RFC 9112 section 2.2) with kvw_head_skip_blank. Bare LF counts as a line end here, so
- * that a client that sends it gets its 400 at once rather than a timeout.
+ * Returns the length of the head with its empty line; 0 if it is not complete yet. *from is the
+ * position at which the search goes on when more bytes have come; 0 at first. The caller skips
+ * empty lines before a request (RFC 9112 section 2.2) with kvw_head_skip_blank. Bare LF counts as a
+ * line end here, so that a client that sends it gets its 400 at once rather than a timeout.
  */
 size_t kvw_head_find_end(const char *data, size_t len, size_t *from);
 size_t kvw_head_skip_blank(const char *data, size_t len);
@@ -123,16 +126,17 @@ size_t kvw_head_skip_blank(const char *data, size_t len);
  * line, else 431. */
 void kvw_head_too_large(const char *data, size_t len, struct kvw_head_error *error);
 
-/* data[0..len) is one whole head, found by kvw_head_find_end. KVW_EPROTO fills *error and leaves
- * everything in *head but its two arrays undefined. */
+/* Parses a whole head, data[0..len), whose end kvw_head_find_end found. KVW_EPROTO fills *error;
+ * then everything in *head but its two arrays is undefined. */
 enum kvw_err kvw_head_parse_request(struct kvw_head *head, const char *data, size_t len,
 	struct kvw_head_error *error) KVW_MUST_CHECK;
 
-/* to_head: the response answers a HEAD request and has no body, like statuses 1xx, 204, 304. */
+/* to_head: the response answers a HEAD request, so it has no body, like those with status 1xx, 204
+ * and 304. */
 enum kvw_err kvw_head_parse_response(struct kvw_head *head, const char *data, size_t len,
 	bool to_head, struct kvw_head_error *error) KVW_MUST_CHECK;
 
-/* First field with this id, or NULL. */
+/* Returns the first field with this id, or NULL. */
 static inline const struct kvw_field *kvw_head_field(
 	const struct kvw_head *head, enum kvw_field_id id)
 {
@@ -141,17 +145,18 @@ static inline const struct kvw_field *kvw_head_field(
 
 const struct kvw_field *kvw_head_search(const struct kvw_head *head, struct kvw_slice name);
 
-/* First field of that name (any case), or NULL. Lengths rule out most absent names. */
+/* Returns the first field of that name (in any case), or NULL. The set of name lengths makes the
+ * search for absent names cheap. */
 static inline const struct kvw_field *kvw_head_find(
 	const struct kvw_head *head, struct kvw_slice name)
 {
 	return (head->name_lengths >> name.len % 64 & 1) == 0 ? NULL : kvw_head_search(head, name);
 }
 
-/* Value of a cookie by name from the Cookie fields; len 0 if there is none. */
+/* Returns the value of a cookie from the Cookie fields; its len is 0 if there is none. */
 struct kvw_slice kvw_head_cookie(const struct kvw_head *head, struct kvw_slice name);
 
-/* Text of a status, for example "Not Found"; "Unknown" for an unknown status. */
+/* Returns the text of a status, for example "Not Found"; "Unknown" for an unknown one. */
 const char *kvw_status_text(int status);
 
 #endif

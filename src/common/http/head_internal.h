@@ -24,20 +24,21 @@ static inline __attribute__((cold)) bool kvw_refuse(
 /* Interprets the fields of a request, checks them and fills the rest of *head. */
 bool kvw_head_apply_request(struct kvw_head *head, struct kvw_head_error *error);
 
-/* The same for a response; errors carry 502. */
+/* As kvw_head_apply_request, for a response; errors have status 502. */
 bool kvw_head_apply_response(struct kvw_head *head, bool to_head, struct kvw_head_error *error);
 
-/* host[:port] as it may stand in Host or in a target. */
+/* Returns whether the text is a host[:port] that is allowed in Host or in a target. */
 bool kvw_head_authority_valid(struct kvw_slice authority);
 
-/* Whether llhttp knows the method and it is HTTP's (not RTSP's). */
+/* Returns whether llhttp knows the method, and the method is one of HTTP, not of RTSP. */
 bool kvw_method_known(struct kvw_slice method);
 
-/* Whether llhttp accepts the head and finds the same end, version and framing. */
+/* Returns whether llhttp accepts the head and finds the same end, version and framing. */
 bool kvw_second_look(struct kvw_head *head, bool response, struct kvw_head_error *error);
 
-/* An empty table of heads for kvw_second_look; from malloc. NULL: out of memory. */
+/* Makes an empty table of heads for kvw_second_look. NULL: memory is short. */
 struct kvw_passed *kvw_passed_create(void);
-void kvw_passed_destroy(struct kvw_passed *passed); /* wipes it; NULL is allowed */
+/* overwrites and frees the table; NULL is allowed */
+void kvw_passed_destroy(struct kvw_passed *passed);
 
 #endif

@@ -17,13 +17,13 @@
 /* Position in a head that is being parsed. */
 struct cut {
 	const char *p;   /* next byte */
-	const char *end; /* past the last byte, which is LF */
+	const char *end; /* end of the head; the last byte before it is LF */
 	struct kvw_head *head;
 	struct kvw_head_error *error;
 	bool response;
 };
 
-/* A response's faults are the worker's: the client gets 502 for all of them. */
+/* A fault in a response is the worker's, so the client always gets 502 for it. */
 static bool refuse_head(const struct cut *c, int status, const char *message)
 {
 	return kvw_refuse(c->error, c->response ? 502 : status, message);
@@ -45,7 +45,8 @@ static bool read_line_end(struct cut *c)
 	return refuse_head(c, 400, "control character in the message head");
 }
 
-/* Reads "HTTP/1.1" and sets minor. In a request other versions are a 505, other text a 400. */
+/* Reads "HTTP/1.1" and sets `minor`. In a request, another version gets 505 and any other text
+ * 400. */
 static bool read_version(struct cut *c)
 {
 	const char *v = c->p;
@@ -97,7 +98,7 @@ static bool read_target(struct cut *c)
 	return true;
 }
 
-/* "http://host:port/path?query" in c->head->target: leaves path and query there. */
+/* Reduces a target "http://host:port/path?query" to its path and query. */
 static bool split_absolute(struct cut *c)
 {
 	struct kvw_slice *target = &c->head->target;
@@ -180,7 +181,9 @@ static bool read_status_line(struct cut *c)
 	c->p = code + 3;
 	c->head->reason = (struct kvw_slice){c->p, 0};
 	if (*c->p ==
-		' ') { /* RFC 9112 requires the space even before an empty reason; many omit it */
+		/* RFC 9112 requires the space even before an empty reason, but many servers omit
+		 * it */
+		' ') {
 		const char *reason = c->p + 1;
 
 		c->p = kvw_scan_value(reason, c->end);

@@ -13,8 +13,8 @@
 #include "http/chars.h"
 #include "http/head_internal.h"
 
-/* Names a Connection field may list besides the hop-by-hop fields; each costs a search in the
- * head. */
+/* most names in Connection fields in addition to the hop-by-hop fields; each costs a search in the
+ * head */
 #define MAX_CONNECTION_NAMES 16
 
 /* Iterates over the members of a comma-separated list. */
@@ -22,7 +22,8 @@ struct list {
 	const char *p, *end;
 };
 
-/* Next member without surrounding blanks, perhaps empty; false after the last one. */
+/* Sets *member to the next member, without blanks around it; it may be empty. Returns false after
+ * the last one. */
 static bool list_next(struct list *list, struct kvw_slice *member)
 {
 	const char *start = list->p, *stop;
@@ -55,11 +56,11 @@ static bool is_token(struct kvw_slice s)
 	return s.len > 0 && i == s.len;
 }
 
-/* s equals a lower-case literal without regard to case. */
+/* Returns whether s equals a lower-case literal, without regard to case. */
 #define IS(s, lower)                                                                               \
 	((s).len == sizeof(lower) - 1 && kvw_token_is((s).data, lower, sizeof(lower) - 1))
 
-/* s begins with a media type, ended by its parameters or by nothing. */
+/* Returns whether s begins with this media type, followed by parameters or by nothing. */
 static bool is_media_type(struct kvw_slice s, const char *lower, size_t len)
 {
 	return s.len >= len && kvw_token_is(s.data, lower, len) &&
@@ -78,8 +79,8 @@ static void apply_content_type(struct kvw_head *head)
 	head->event_stream = is_media_type(field->value, "text/event-stream", 17);
 }
 
-/* A Transfer-Encoding that is not "chunked": 501 for codings before a final chunked (RFC 9112
- * section 6.1), else 400; a response has but one status for its faults. */
+/* Refuses a Transfer-Encoding that is not "chunked": with 501 if other codings precede a final
+ * chunked (RFC 9112 section 6.1), else with 400. A response always gets `status`. */
 static bool refuse_coding(struct kvw_slice value, int status, struct kvw_head_error *error)
 {
 	struct list list = list_of(value);
@@ -102,8 +103,9 @@ static bool refuse_coding(struct kvw_slice value, int status, struct kvw_head_er
 		error, status == 400 ? 501 : status, "Transfer-Encoding other than chunked");
 }
 
-/* Whether a tab follows the value: a blank by the grammar, but part of the value for some parsers
- * (llhttp 8 takes "chunked\t" for an unknown coding). The value is followed by CR at the latest. */
+/* Returns whether a tab follows the value: by the grammar that is a blank, but some parsers take it
+ * for a part of the value (llhttp 8 takes "chunked\t" for an unknown coding). The value is followed
+ * by CR at the latest. */
 static bool tab_behind(struct kvw_slice value)
 {
 	const char *p = value.data + value.len;
@@ -153,7 +155,7 @@ static bool apply_framing(struct kvw_head *head, int status, struct kvw_head_err
 	return true;
 }
 
-/* Names that Connection must not list. */
+/* Returns whether the name is one that Connection must not list. */
 static bool is_end_to_end(struct kvw_slice name)
 {
 	return IS(name, "host") || IS(name, "content-length") || IS(name, "content-type") ||
@@ -167,7 +169,7 @@ static bool is_end_to_end(struct kvw_slice name)
 /* The options that Connection fields list. */
 struct connection_options {
 	bool close, keep_alive, upgrade;
-	unsigned names; /* names of further fields, in all Connection fields */
+	unsigned names; /* number of names of further fields, in all Connection fields together */
 };
 
 static bool apply_connection_field(struct kvw_head *head, struct kvw_slice value, int status,
@@ -245,7 +247,8 @@ static void apply_te(struct kvw_head *head)
 		head->te_trailers |= IS(member, "trailers");
 }
 
-/* Every Expect must be 100-continue, which counts only for HTTP/1.1 requests with a body. */
+/* Checks Expect: every value must be 100-continue. It counts only for HTTP/1.1 requests with a
+ * body. */
 static bool apply_expect(struct kvw_head *head, struct kvw_head_error *error)
 {
 	if (head->first[KVW_FIELD_EXPECT] < 0)
@@ -260,7 +263,7 @@ static bool apply_expect(struct kvw_head *head, struct kvw_head_error *error)
 	return true;
 }
 
-/* Length of an IP literal in brackets: hex digits, colons, dots, without a zone. */
+/* Returns the length of an IP literal in brackets: hex digits, colons and dots, without a zone. */
 static size_t bracket_len(struct kvw_slice s)
 {
 	size_t i = 1;
@@ -306,7 +309,8 @@ static bool apply_host(struct kvw_head *head, struct kvw_head_error *error)
 	}
 	if (!kvw_head_authority_valid(host->value))
 		return kvw_refuse(error, 400, "Host is not a valid host and port");
-	if (head->authority.len == 0) /* else the target's one wins (RFC 9112 section 3.2.2) */
+	/* otherwise the host in the target counts (RFC 9112 section 3.2.2) */
+	if (head->authority.len == 0)
 		head->authority = host->value;
 	return true;
 }
@@ -322,7 +326,7 @@ bool kvw_head_apply_request(struct kvw_head *head, struct kvw_head_error *error)
 	return true;
 }
 
-/* Whether this answer can have a body at all. */
+/* Returns whether this response can have a body at all. */
 static bool has_body(const struct kvw_head *head, bool to_head)
 {
 	return !to_head && head->status >= 200 && head->status != 204 && head->status != 304;
@@ -341,7 +345,8 @@ bool kvw_head_apply_response(struct kvw_head *head, bool to_head, struct kvw_hea
 	if (!has_body(head, to_head)) {
 		if (head->status < 200 && framed)
 			return kvw_refuse(error, 502, "1xx response with a body");
-		/* A body may follow a 204 that announces one: do not reuse the connection. */
+		/* If a 204 announces a body, the body may follow all the same, so the connection is
+		 * not reused. */
 		if (head->status == 204 && framed)
 			head->keep_alive = false;
 		head->framing = KVW_FRAME_NONE;

@@ -11,7 +11,7 @@
  */
 #include "http/write.h"
 
-/* The position after the CRLF of field i. */
+/* Returns the position after the CRLF of field i. */
 static const char *line_end(const struct kvw_head *head, size_t i)
 {
 	return i + 1 < head->field_count ? head->fields[i + 1].name.data
@@ -23,7 +23,7 @@ static void write_range(struct kvw_writer *w, const char *from, const char *to)
 	kvw_write(w, (struct kvw_slice){from, (size_t)(to - from)});
 }
 
-/* Fields that this hop drops or always writes itself, as a set of ids. */
+/* A set of ids: the fields that this hop drops, or always writes itself. */
 #define BIT(id) (UINT32_C(1) << (id))
 
 static bool kept(const struct kvw_field *field, uint32_t dropped)
@@ -31,7 +31,7 @@ static bool kept(const struct kvw_field *field, uint32_t dropped)
 	return !field->hop_by_hop && (dropped >> field->id & 1) == 0;
 }
 
-/* Index of the last field with this id, or field_count. */
+/* Returns the index of the last field with this id, or field_count. */
 static size_t last_of(const struct kvw_head *head, enum kvw_field_id id)
 {
 	size_t i = head->field_count;
@@ -56,7 +56,7 @@ static void write_framing(struct kvw_writer *w, enum kvw_framing framing, uint64
 	}
 }
 
-/* Whether s is an IPv4 or IPv6 address, by its characters. */
+/* Returns whether s looks like an IPv4 or IPv6 address, by its characters. */
 static bool is_address(struct kvw_slice s, bool *v6)
 {
 	*v6 = s.len > 0 && memchr(s.data, ':', s.len) != NULL;
@@ -70,7 +70,8 @@ static bool is_address(struct kvw_slice s, bool *v6)
 	return s.len > 0;
 }
 
-/* The client's address without an IPv6 zone ("%eth0"), which is local to this machine. */
+/* Returns the client's address without an IPv6 zone ("%eth0"), which has a meaning on this machine
+ * only. */
 static struct kvw_slice client_address(const struct kvw_request_head_options *o)
 {
 	struct kvw_slice s = o->client;
@@ -81,7 +82,7 @@ static struct kvw_slice client_address(const struct kvw_request_head_options *o)
 	return s;
 }
 
-/* Whether Host is replaced, so that another field has to carry the client's own. */
+/* Returns whether Host is replaced, so that another field has to carry the client's own. */
 static bool passes_host(const struct kvw_head *head, const struct kvw_request_head_options *o)
 {
 	return o->authority.len > 0 && head->authority.len > 0;
@@ -128,7 +129,8 @@ static void copy_request_fields(struct kvw_writer *w, const struct kvw_head *hea
 				  : head->field_count;
 	size_t last_forwarded =
 		o->forwarded ? last_of(head, KVW_FIELD_FORWARDED) : head->field_count;
-	const char *run = NULL; /* start of kept lines not copied yet */
+	/* start of the field lines that are to be copied but were not yet */
+	const char *run = NULL;
 
 	for (size_t i = 0; i < head->field_count; i++) {
 		const struct kvw_field *field = &head->fields[i];
@@ -211,7 +213,7 @@ size_t kvw_head_write_request(
 	return finish_head(w, before);
 }
 
-/* Most bytes that these functions write beyond their inputs. */
+/* These functions write at most this many bytes in addition to their inputs. */
 #define FIXED_ROOM 512
 
 size_t kvw_head_request_bound(const struct kvw_head *head, const struct kvw_request_head_options *o)

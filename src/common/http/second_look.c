@@ -55,12 +55,13 @@ static bool same_framing(const struct kvw_head *head, const llhttp_t *parser)
 }
 
 #define PASSED_HEADS  16   /* a power of two */
-#define PASSED_BYTES  1000 /* llhttp always parses longer heads */
+#define PASSED_BYTES  1000 /* longer heads are not remembered: llhttp parses them every time */
 
 /* A head that llhttp has accepted, without the digits of Content-Length. */
 struct kvw_passed {
-	uint16_t before, behind; /* bytes before and after the digits; 0, 0: none */
-	bool response, close;    /* close: llhttp finds that the connection ends */
+	/* number of bytes before the digits, and after them; 0 and 0: the entry is empty */
+	uint16_t before, behind;
+	bool response, close; /* close: llhttp found that the connection ends after this message */
 	char bytes[PASSED_BYTES];
 };
 
@@ -76,14 +77,14 @@ void kvw_passed_destroy(struct kvw_passed *passed)
 	free(passed);
 }
 
-/* A head in the form of the table's entries. */
+/* A head in the form in which the table has its entries. */
 struct key {
 	const char *before, *behind;
 	size_t before_len, behind_len;
 	bool response;
 };
 
-/* False: such a head is not kept. */
+/* Makes the key of a head. Returns false if such a head is not remembered. */
 static bool key_of(const struct kvw_head *head, bool response, struct key *key)
 {
 	const struct kvw_field *length = kvw_head_field(head, KVW_FIELD_CONTENT_LENGTH);
@@ -106,7 +107,7 @@ static uint64_t word_at(const char *p)
 	return word;
 }
 
-/* The only place of the table that may hold this head. */
+/* Returns the only place in the table that may have this head. */
 static struct kvw_passed *place_of(const struct kvw_head *head, const struct key *key)
 {
 	uint64_t hash = key->before_len << 16 ^ key->behind_len << 1 ^ (uint64_t)key->response;
@@ -135,7 +136,8 @@ static void keep_key(struct kvw_passed *passed, const struct key *key, bool clos
 	memcpy(passed->bytes + key->before_len, key->behind, key->behind_len);
 }
 
-/* llhttp's own verdict. *close: llhttp finds that the connection ends. */
+/* Asks llhttp whether it accepts the head. *close: llhttp finds that the connection ends after this
+ * message. */
 static bool ask_llhttp(
 	const struct kvw_head *head, bool response, bool *close, struct kvw_head_error *error)
 {
@@ -178,8 +180,8 @@ bool kvw_second_look(struct kvw_head *head, bool response, struct kvw_head_error
 		if (passed != NULL)
 			keep_key(passed, &key, close);
 	}
-	/* llhttp reads Connection in its own way, and Proxy-Connection, too: its "close" counts,
-	 * too. */
+	/* llhttp reads Connection in its own way, and Proxy-Connection, too; if it finds "close"
+	 * there, the connection is closed. */
 	if (close)
 		head->keep_alive = false;
 	return true;

@@ -1,5 +1,5 @@
 /*
- * status_text.c - reason phrases, from the IANA registry of HTTP status codes.
+ * status_text.c - reason phrases of statuses, from the IANA registry of HTTP status codes.
  */
 #include "http/head.h"
 

@@ -1,5 +1,5 @@
 /*
- * write.c - numbers, dates and start lines for the writer.
+ * write.c - writes numbers, dates and start lines.
  */
 #include "http/write.h"
 
@@ -59,7 +59,8 @@ static void put_two(char *p, int value)
 	p[1] = (char)('0' + value % 10);
 }
 
-/* "Sun, 06 Nov 1994 08:49:37 GMT". strftime would use the locale's names. */
+/* Formats a date as "Sun, 06 Nov 1994 08:49:37 GMT". strftime is not used because it takes names
+ * from the locale. */
 static void format_date(char text[32], int64_t second)
 {
 	static const char days[] = "SunMonTueWedThuFriSat";
@@ -68,7 +69,7 @@ static void format_date(char text[32], int64_t second)
 	struct tm tm = {0};
 	int year;
 
-	(void)gmtime_r(&t, &tm); /* fails for years beyond an int only */
+	(void)gmtime_r(&t, &tm); /* fails only if the year is too large for an int */
 	year = tm.tm_year + 1900;
 	memcpy(text, "Sun, 06 Nov 1994 08:49:37 GMT", 30);
 	memcpy(text, days + (size_t)tm.tm_wday * 3, 3);

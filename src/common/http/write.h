@@ -14,12 +14,13 @@
 
 #include "http/head.h"
 
-/* Append buffer over memory of the caller. Start with KVW_WRITER(memory, size). */
+/* A buffer in memory of the caller, to which texts are appended. Begins as KVW_WRITER(memory,
+ * size). */
 struct kvw_writer {
 	char *data;
 	size_t len;    /* bytes written */
 	size_t size;   /* room in data */
-	bool overflow; /* some text did not fit and was left out */
+	bool overflow; /* a text did not fit and was left out */
 };
 
 #define KVW_WRITER(memory, room) ((struct kvw_writer){.data = (memory), .size = (room)})
@@ -35,48 +36,53 @@ static inline void kvw_write(struct kvw_writer *w, struct kvw_slice bytes)
 }
 
 void kvw_write_u64(struct kvw_writer *w, uint64_t value); /* decimal */
-void kvw_write_hex(struct kvw_writer *w, uint64_t value); /* lower case, no leading zeros */
+/* writes hex digits: lower case, no leading zeros */
+void kvw_write_hex(struct kvw_writer *w, uint64_t value);
 
-/* A string literal; its length is known to the compiler. */
+/* Writes a string literal, whose length the compiler knows. */
 #define kvw_write_literal(w, text) kvw_write((w), KVW_SLICE(text))
 
-/* "name: value" CRLF. The caller ensures that neither has CR, LF or NUL. */
+/* Writes "name: value" CRLF. The caller ensures that neither has CR, LF or NUL. */
 void kvw_write_field(struct kvw_writer *w, struct kvw_slice name, struct kvw_slice value);
 
-/* "HTTP/1.1 200 OK" CRLF, with the text of kvw_status_text(). */
+/* Writes "HTTP/1.1 200 OK" CRLF, with the text of kvw_status_text(). */
 void kvw_status_line(struct kvw_writer *w, int status);
 
-/* The line before a chunk of len > 0 bytes: hex size and CRLF. The caller writes KVW_CHUNK_END
- * after the bytes, and KVW_CHUNK_LAST at the end of the body. */
+/* Writes the line before a chunk of len > 0 bytes: its size in hex, and CRLF. The caller writes
+ * KVW_CHUNK_END after the bytes, and KVW_CHUNK_LAST at the end of the body. */
 void kvw_chunk_line(struct kvw_writer *w, uint64_t len);
 #define KVW_CHUNK_END  "\r\n"
 #define KVW_CHUNK_LAST "0\r\n\r\n"
 
-/* One formatted second. One per event loop; zeroed is valid. */
+/* The last second that was formatted. One for each event loop; all zeroes is valid. */
 struct kvw_date_cache {
-	int64_t second; /* the second of `text`, since 1970 */
-	char text[32];  /* IMF-fixdate, "" before the first use */
+	int64_t second; /* the second that `text` shows, since 1970 */
+	char text[32];  /* the date in IMF-fixdate; "" before the first use */
 };
 
-/* Wall time in the format of a Date field: "Sun, 06 Nov 1994 08:49:37 GMT". wall_ns is nanoseconds
- * since 1970, 0 <= wall_ns. Valid until the next call with this cache. */
+/* Returns wall time in the format of a Date field: "Sun, 06 Nov 1994 08:49:37 GMT". wall_ns is in
+ * nanoseconds since 1970, and not negative. The text is valid until the next call with this
+ * cache. */
 struct kvw_slice kvw_date(struct kvw_date_cache *cache, int64_t wall_ns);
 
 /* Fields that kvway adds to a forwarded request's head. Slices are borrowed for the call; those
  * with len 0 are left out. */
 struct kvw_request_head_options {
-	/* Path of the worker's URL, no final slash: before the target. */
+	/* Path of the worker's URL, without a slash at its end; written before the target. */
 	struct kvw_slice prefix;
-	struct kvw_slice authority;  /* host[:port] of the worker; len 0: the client's own Host */
-	struct kvw_slice request_id; /* X-Request-Id, if the client sent none */
-	struct kvw_slice client;     /* client's address as text, no brackets, no port */
-	bool x_forwarded; /* X-Forwarded-For and -Proto; -Host where authority replaces it */
+	/* host[:port] of the worker; len 0: the client's own Host is kept */
+	struct kvw_slice authority;
+	struct kvw_slice request_id; /* value for X-Request-Id, if the client sent none */
+	struct kvw_slice client;     /* the client's address as text, without brackets and port */
+	/* write X-Forwarded-For and -Proto, and -Host where authority replaces Host */
+	bool x_forwarded;
 	bool forwarded;   /* Forwarded (RFC 7239) */
 	bool https;       /* the client came over TLS */
 	enum kvw_framing framing; /* NONE, LENGTH or CHUNKED: how the body will be sent */
 	uint64_t content_length;  /* for LENGTH */
-	struct kvw_slice bearer;  /* Authorization: Bearer, if the client's own is dropped */
-	struct kvw_slice extra;   /* whole field lines, each with CRLF */
+	/* token for "Authorization: Bearer"; the client's own Authorization must be dropped then */
+	struct kvw_slice bearer;
+	struct kvw_slice extra;   /* further field lines, each with its CRLF */
 };
 
 /*
@@ -91,15 +97,16 @@ struct kvw_request_head_options {
 size_t kvw_head_write_request(struct kvw_writer *w, const struct kvw_head *head,
 	const struct kvw_request_head_options *o);
 
-/* Upper bound of the bytes that kvw_head_write_request() writes. */
+/* Returns the most bytes that kvw_head_write_request() may write. */
 size_t kvw_head_request_bound(
 	const struct kvw_head *head, const struct kvw_request_head_options *o);
 
 /* The Connection field of a response to the client. */
 enum kvw_connection {
-	KVW_CONNECTION_NONE,       /* no field: HTTP/1.1 that persists */
+	KVW_CONNECTION_NONE,       /* no field: the connection persists by the rules of HTTP/1.1 */
 	KVW_CONNECTION_CLOSE,      /* Connection: close */
-	KVW_CONNECTION_KEEP_ALIVE, /* Connection: keep-alive, for an HTTP/1.0 client that asked */
+	/* Connection: keep-alive, for an HTTP/1.0 client that asked for it */
+	KVW_CONNECTION_KEEP_ALIVE,
 };
 
 /* Fields that kvway adds to a forwarded response's head. Borrowed for the call. */
@@ -109,9 +116,9 @@ struct kvw_response_head_options {
 	                                   CLOSE: none of the two fields. */
 	uint64_t content_length;  /* for LENGTH */
 	enum kvw_connection connection;
-	struct kvw_slice request_id; /* X-Request-Id, if the worker sent none */
-	struct kvw_slice date;       /* Date, if the worker sent none */
-	struct kvw_slice extra;      /* whole field lines, each with CRLF */
+	struct kvw_slice request_id; /* value for X-Request-Id, if the worker sent none */
+	struct kvw_slice date;       /* value for Date, if the worker sent none */
+	struct kvw_slice extra;      /* further field lines, each with its CRLF */
 };
 
 /*
@@ -122,7 +129,7 @@ struct kvw_response_head_options {
 size_t kvw_head_write_response(struct kvw_writer *w, const struct kvw_head *head,
 	const struct kvw_response_head_options *o);
 
-/* Upper bound of the bytes that kvw_head_write_response() writes. */
+/* Returns the most bytes that kvw_head_write_response() may write. */
 size_t kvw_head_response_bound(
 	const struct kvw_head *head, const struct kvw_response_head_options *o);
 

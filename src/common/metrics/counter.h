@@ -10,7 +10,8 @@
 #include <stdatomic.h>
 #include <stdint.h>
 
-/* Adds to an atomic that only the calling thread writes: a plain add, without a lock prefix. */
+/* Adds to an atomic number that only the calling thread writes: with plain loads and stores, which
+ * need no lock prefix. */
 static inline void kvw_bump(_Atomic uint64_t *value, uint64_t n)
 {
 	atomic_store_explicit(

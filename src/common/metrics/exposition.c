@@ -1,15 +1,15 @@
 /*
- * exposition.c - see exposition.h.
+ * exposition.c - writes metrics as text.
  *
- * The text is built in memory and handed over whole: a client that reads slowly holds no lock of
- * the counters.
+ * The text is built in memory and handed over as a whole: so a client that reads slowly holds no
+ * lock of the counters.
  */
 #include "metrics/exposition.h"
 
 #include <math.h>
 #include <stdlib.h>
 
-#define LABELS_MAX 8 /* of a histogram, le included */
+#define LABELS_MAX 8 /* most labels of a histogram, with `le` */
 
 void kvw_metric_head(struct kvw_exposition *out, const struct kvw_metric_info *info)
 {
@@ -21,7 +21,7 @@ void kvw_metric_head(struct kvw_exposition *out, const struct kvw_metric_info *i
 		kvw_page_string(&out->page, pieces[i]);
 }
 
-/* Name, suffix, labels, a space: what precedes the value. */
+/* Writes the part of a sample before its value: name, suffix, labels, and a space. */
 static struct kvw_page *begin_sample(struct kvw_exposition *out, const char *suffix,
 	const struct kvw_label *labels, size_t count)
 {
@@ -93,7 +93,7 @@ void kvw_sample_named(
 	kvw_sample_u64(out, &(struct kvw_label){label, kvw_slice_of(value)}, 1, number);
 }
 
-/* The lines of all buckets. Returns their count. */
+/* Writes the lines of all buckets. Returns the number of values in them. */
 static uint64_t put_buckets(struct kvw_exposition *out, const struct kvw_label *labels,
 	size_t count, const double *bounds, size_t bounds_count, const uint64_t *buckets)
 {

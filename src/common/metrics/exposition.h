@@ -19,7 +19,7 @@
 #include "kvway/err.h"
 #include "metrics/histogram.h"
 
-/* A metric, from its line in a .def file. Static. */
+/* A metric, as described by its line in a .def file. Static. */
 struct kvw_metric_info {
 	const char *name;   /* a histogram's without _bucket */
 	const char *type;   /* "counter", "gauge" or "histogram" */
@@ -27,30 +27,30 @@ struct kvw_metric_info {
 	const char *help;   /* one line */
 };
 
-/* Format of fractional numbers, which scripts may compare. */
+/* Format of fractional numbers, which users' scripts may compare as text. */
 enum kvw_numbers {
-	KVW_NUMBERS_EXACT, /* 15 digits; sums of histograms as 1.25 */
+	KVW_NUMBERS_EXACT, /* 15 digits; sums of histograms as in 1.25 */
 	KVW_NUMBERS_NINE,  /* 9 digits; sums of histograms with nine decimals, 1.250000000 */
 };
 
-/* A text that is being written. Zeroed is empty. */
+/* A text that is being written. All zeroes: an empty text. */
 struct kvw_exposition {
 	struct kvw_page page;
 	enum kvw_numbers numbers;
 	const struct kvw_metric_info *info; /* the metric being written */
 };
 
-/* A label of a sample. The value may be any bytes: it is escaped. */
+/* A label of a sample. Its value may be any bytes: it is escaped. */
 struct kvw_label {
 	const char *name;
 	struct kvw_slice value;
 };
 
-/* Writes HELP and TYPE; the samples that follow belong to this metric. */
+/* Writes the HELP and TYPE lines of a metric; the samples that follow belong to it. */
 void kvw_metric_head(struct kvw_exposition *out, const struct kvw_metric_info *info);
 
-/* One sample: name, suffix, labels in braces if there are any, value.
- * labels may be NULL at count 0. */
+/* Writes one sample: name, suffix, labels in braces if there are any, and value. If count is 0,
+ * labels may be NULL. */
 void kvw_sample_u64(struct kvw_exposition *out, const struct kvw_label *labels, size_t count,
 	uint64_t value);
 void kvw_sample_i64(struct kvw_exposition *out, const struct kvw_label *labels, size_t count,
@@ -61,24 +61,24 @@ void kvw_sample_double(struct kvw_exposition *out, const struct kvw_label *label
 void kvw_sample_named(
 	struct kvw_exposition *out, const char *label, const char *value, uint64_t number);
 
-/* Buckets, sum and count. At most 7 labels. */
+/* Writes a histogram: buckets, sum and count. At most 7 labels. */
 void kvw_sample_histogram(struct kvw_exposition *out, const struct kvw_label *labels, size_t count,
 	const struct kvw_bounds *bounds, const struct kvw_histogram_sum *sum);
-/* The same for any unit; buckets[bounds_count] counts values above all bounds. */
+/* Writes a histogram of any unit. buckets[bounds_count] counts the values above all bounds. */
 void kvw_sample_buckets(struct kvw_exposition *out, const struct kvw_label *labels, size_t count,
 	const double *bounds, size_t bounds_count, const uint64_t *buckets, double sum);
 
-/* Ends the text: *text is NUL-terminated, the caller's to free(), *len without the NUL. KVW_ENOMEM:
- * memory ran out; everything is freed. */
+/* Ends the text. *text ends with a NUL, and the caller frees it with free(); *len does not count
+ * the NUL. KVW_ENOMEM: memory ran out, and everything is freed. */
 enum kvw_err kvw_exposition_take(
 	struct kvw_exposition *out, char **text, size_t *len) KVW_MUST_CHECK;
 
-/* Writes the page METRICS.md: its title and introduction, then a table of all metrics. at(i) is the
- * i-th metric, NULL past the last. */
+/* Writes the page METRICS.md: its title and introduction, then a table of all metrics. at(i)
+ * returns metric number i, or NULL if there are no more. */
 void kvw_metrics_page(
 	FILE *out, const char *introduction, const struct kvw_metric_info *(*at)(size_t i));
 
-/* The uint64_t at `offset` of a struct, for lines of a .def file that name a member. */
+/* Returns the uint64_t at `offset` in a struct, for lines of a .def file that name a member. */
 static inline uint64_t kvw_number_at(const void *base, size_t offset)
 {
 	uint64_t number;

@@ -1,5 +1,5 @@
 /*
- * histogram.c - see histogram.h.
+ * histogram.c - durations counted in buckets with fixed upper bounds.
  */
 #include "metrics/histogram.h"
 

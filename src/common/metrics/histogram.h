@@ -18,33 +18,36 @@
 
 #define KVW_BOUNDS_MAX 23
 
-/* Upper bounds (inclusive), ascending, in ns. Immutable after kvw_bounds_init(). */
+/* Upper bounds of buckets, in ns, ascending; a value equal to a bound is in its bucket. Not changed
+ * after kvw_bounds_init(). */
 struct kvw_bounds {
 	int64_t ns[KVW_BOUNDS_MAX];
 	uint8_t count;
-	uint8_t first[65]; /* by bit length of a value: the least index that can hold it */
+	/* for each bit length: index of the first bucket that can have a value of that length */
+	uint8_t first[65];
 };
 
 /* Zeroed is empty. */
 struct kvw_histogram {
 	_Atomic uint64_t sum_ns;
-	_Atomic uint64_t buckets[KVW_BOUNDS_MAX + 1]; /* not cumulative; [count] = above all */
+	/* values in each bucket, not cumulative; [count] has those above all bounds */
+	_Atomic uint64_t buckets[KVW_BOUNDS_MAX + 1];
 };
 
-/* The sum of a histogram's shards. */
+/* The sum of histograms of which each thread has its own. */
 struct kvw_histogram_sum {
 	uint64_t sum_ns, count;
 	uint64_t buckets[KVW_BOUNDS_MAX + 1];
 };
 
-/* values: ascending bounds in units of unit_ns, at most KVW_BOUNDS_MAX. */
+/* Sets the bounds to `values`, which ascend, in units of unit_ns; at most KVW_BOUNDS_MAX. */
 void kvw_bounds_init(
 	struct kvw_bounds *bounds, const uint64_t *values, size_t count, uint64_t unit_ns);
 
-/* Adds the histogram to *into, which starts zeroed. */
+/* Adds the histogram to *into, which is all zeroes at first. */
 void kvw_histogram_collect(const struct kvw_histogram *histogram, struct kvw_histogram_sum *into);
 
-/* Index of the bucket that holds the value. The first bucket has its own branch: for operations
+/* Returns the index of the bucket for a value. The first bucket has its own branch: for operations
  * below a microsecond the processor predicts it, and adds without waiting for the table. */
 static inline size_t kvw_bounds_find(const struct kvw_bounds *bounds, uint64_t ns)
 {
@@ -68,7 +71,7 @@ static inline void kvw_histogram_observe(
 	kvw_bump(&histogram->sum_ns, value);
 }
 
-/* Like kvw_histogram_observe, where several threads observe. */
+/* Like kvw_histogram_observe, for a histogram in which several threads observe. */
 static inline void kvw_histogram_observe_shared(
 	struct kvw_histogram *histogram, const struct kvw_bounds *bounds, int64_t ns)
 {

@@ -1,6 +1,6 @@
 /*
- * commands.h - a list of commands, linked through their next and prev. A command is on one list at
- * a time. Plain memory, no allocation; all zeroes is an empty list.
+ * commands.h - a list of commands, linked by their members `next` and `prev`. A command is on one
+ * list at a time. All zeroes is an empty list; lists allocate nothing.
  */
 #ifndef KVW_REDIS_COMMANDS_H
 #define KVW_REDIS_COMMANDS_H

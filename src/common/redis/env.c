@@ -1,5 +1,5 @@
 /*
- * env.c - lines for the caller's log.
+ * env.c - formats lines for the caller's log.
  */
 #include "redis/env.h"
 

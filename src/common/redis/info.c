@@ -1,5 +1,5 @@
 /*
- * info.c - reads a server's reply to INFO.
+ * info.c - finds fields in a server's reply to INFO.
  */
 #include "redis/info.h"
 

@@ -1,5 +1,5 @@
 /*
- * inquiry.c - a topology's question to one server.
+ * inquiry.c - a question of a topology to one server.
  */
 #include <stdio.h>
 #include <string.h>
@@ -60,7 +60,8 @@ void kvw_redis_inquiry_finish(struct kvw_redis_inquiry *q)
 	q->state = KVW_REDIS_INQUIRY_IDLE;
 }
 
-/* The first two redirections cost no pause: a moved slot, and then a key that has moved already. */
+/* The first two redirections of a command cause no pause: a slot may have moved, and then its
+ * key. */
 int64_t kvw_redis_inquiry_pause_ns(struct kvw_redis *r, uint32_t redirects)
 {
 	uint32_t doubled = redirects < 8 ? redirects : 8;

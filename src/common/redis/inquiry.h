@@ -1,8 +1,8 @@
 /*
- * inquiry.h - a topology's question to one server, and the pause before another try.
+ * inquiry.h - a question of a topology to one server, and the pause before another try.
  *
- * The topology reads the answer in its step, not in done: in the step it may drop servers and ask
- * again, while done is called in the middle of the client's work.
+ * The topology reads the answer in its step function, not in the command's done callback: a step
+ * may drop servers and ask again, while done is called in the middle of the client's work.
  */
 #ifndef KVW_REDIS_INQUIRY_H
 #define KVW_REDIS_INQUIRY_H
@@ -11,7 +11,7 @@
 
 #define KVW_REDIS_INQUIRY_REQUEST 512
 
-/* One question at a time; all zeroes: none. */
+/* A question, of which there is one at a time. All zeroes: none. */
 struct kvw_redis_inquiry {
 	enum { KVW_REDIS_INQUIRY_IDLE, KVW_REDIS_INQUIRY_OUT, KVW_REDIS_INQUIRY_BACK } state;
 	struct kvw_redis_command command;
@@ -19,20 +19,21 @@ struct kvw_redis_inquiry {
 	char request[KVW_REDIS_INQUIRY_REQUEST];
 };
 
-/* Sends the words of one command, at most four, to server. q must be IDLE. element_limit: most
- * bytes of the answered array. */
+/* Sends one command of at most four words to a server. q must be IDLE. element_limit: most bytes of
+ * the array in the answer. */
 void kvw_redis_inquiry_ask(struct kvw_redis_inquiry *q, struct kvw_redis *r,
 	struct kvw_redis_server *server, const char *const *words, size_t count,
 	uint32_t element_limit, int64_t deadline_ns);
 
-/* To be called when BACK: true: the array has arrived. False: it has not; why is filled in. */
+/* To be called in state BACK. Returns true if the array has arrived; otherwise `why` has the
+ * reason. */
 bool kvw_redis_inquiry_answered(const struct kvw_redis_inquiry *q, char *why, size_t room);
 
-/* Changes BACK to IDLE; releases the answer. */
+/* Frees the answer, and changes the state from BACK to IDLE. */
 void kvw_redis_inquiry_finish(struct kvw_redis_inquiry *q);
 
-/* Pause before a command with this number of redirections is sent again, so that servers that
- * redirect to each other do not keep a processor busy. */
+/* Returns how long to wait before a command that was redirected so many times is sent again, so
+ * that servers that redirect to each other do not keep a processor busy. */
 int64_t kvw_redis_inquiry_pause_ns(struct kvw_redis *r, uint32_t redirects);
 
 #endif

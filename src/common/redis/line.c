@@ -1,24 +1,26 @@
 /*
- * line.c - the line of waiting commands, and the handling of commands that come back.
+ * line.c - the line of waiting commands, and commands that servers answered or lost connections
+ * returned.
  *
- * Order. Commands are sent in the order of arrival while there is room in flight; a command that
- * waits for its own server (connecting, or no route known) lets others pass, a command that waits
+ * Order. Commands are sent in the order of arrival while there is room in flight. A command that
+ * waits for its own server (connecting, or no route known) lets others pass; a command that waits
  * for room does not, so that small values do not starve large ones. A command larger than the whole
  * room goes alone.
  *
- * Cost. Commands that have to wait are not examined again before something has changed for them
+ * Cost. Commands that have to wait are not looked at again before something has changed for them
  * (`again`), so a long line costs nothing in the common case.
  *
- * Deadlines. One lower bound of all deadlines is kept; only when it passes are all commands
- * examined and the bound computed again. As deadlines are much longer than a command's life, that
- * happens about once in a deadline's length.
+ * Deadlines. One lower bound of all deadlines is kept; only when it passes are all commands looked
+ * at and the bound computed again. As deadlines are much longer than a command's life, that happens
+ * about once in a deadline's length.
  */
 #include <stdio.h>
 #include <string.h>
 
 #include "redis/client.h"
 
-#define TRIES_MAX     5  /* connections lost under one command, which may cause their ends */
+/* a command ends after so many lost connections, since it may be the cause of their loss */
+#define TRIES_MAX     5
 #define REDIRECTS_MAX 16 /* without reply in between */
 #define NOTE_QUIET_NS (10 * INT64_C(1000000000))
 
@@ -96,7 +98,7 @@ static void leave_line(struct kvw_redis *r, struct kvw_redis_command *c)
 	kvw_redis_commands_remove(&r->line, c);
 }
 
-/* Puts a command at the head of the line, since it has waited once already. */
+/* Puts a command at the head of the line, because it has waited once already. */
 static void rejoin(struct kvw_redis *r, struct kvw_redis_command *c)
 {
 	c->progress.sent = 0;
@@ -129,15 +131,15 @@ static bool fits(const struct kvw_redis *r, const struct kvw_redis_command *c)
 	       r->in_flight_bytes + c->progress.bytes <= r->options.inflight_bytes;
 }
 
-/* Has the whole line examined again at this time. */
+/* Lets the whole line be looked at again at this time. */
 static void look_at(struct kvw_redis *r, int64_t at_ns)
 {
 	if (at_ns < r->look_ns)
 		r->look_ns = at_ns;
 }
 
-/* The server is not reachable now: its commands wait for a new route, or end. A waiting command's
- * text gets the reason, for the case that its deadline passes. */
+/* Called for each waiting command of a server that is not reachable now: the command waits for a
+ * new route, or ends. A waiting command's text becomes the reason, in case its deadline passes. */
 static void server_down(
 	struct kvw_redis *r, struct kvw_redis_command *c, const struct kvw_redis_server *server)
 {
@@ -151,7 +153,7 @@ static void server_down(
 	finish_failed(r, c, server->why);
 }
 
-/* Routes one command of the line. True: a link got it. */
+/* Chooses the server of one command in line. Returns true if a link got the command. */
 static bool send_one(struct kvw_redis *r, struct kvw_redis_command *c, int64_t now_ns)
 {
 	struct kvw_redis_server *server = c->progress.to;
@@ -226,7 +228,7 @@ bool kvw_redis_line_send(struct kvw_redis *r, int64_t now_ns, int64_t *next_ns)
 
 /* --- coming back ------------------------------------------------------------------------------ */
 
-/* Logs the errors that an operator has to repair. */
+/* Logs those error replies that an operator has to act on. */
 static void note_error(struct kvw_redis *r, const struct kvw_redis_command *c, int64_t now_ns)
 {
 	static const char *const notable[] = {
@@ -295,7 +297,8 @@ void kvw_redis_line_settle(struct kvw_redis *r, struct kvw_redis_server *server,
 		count_out(r, c);
 		settle_answered(r, server, c, now_ns);
 	}
-	while ((c = returned->last) != NULL) { /* from the last on, each to the line's head */
+	/* begins with the last, since each goes to the head of the line */
+	while ((c = returned->last) != NULL) {
 		kvw_redis_commands_remove(returned, c);
 		count_out(r, c);
 		settle_returned(r, server, c, counted);

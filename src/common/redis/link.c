@@ -1,8 +1,8 @@
 /*
  * link.c - one connection to one server.
  *
- * 	commands:  [first ... | unsent ... last]      in the order of their requests and replies
- * 	            being answered, partly or not yet sent
+ *	commands:  [first ... | unsent ... last]      in the order of their requests and replies
+ *	            being answered, partly or not yet sent
  *
  * Replies come in the order of requests, so one list is enough: the next reply belongs to its first
  * command, requests are sent from `unsent` on. During the login the login's own commands form the
@@ -14,7 +14,7 @@
  *
  * A link ends by the server or the network, by bytes that are no reply, by a late reply (the caller
  * may free the reply's memory), or by a login that is refused or takes too long. The link keeps the
- * cause as text and leaves its commands to the owner.
+ * cause as text, and its owner takes back its commands.
  */
 #include "redis/link.h"
 
@@ -27,8 +27,9 @@
 #include "redis/wire.h"
 
 #define BUFFER_BYTES 16384
-#define TURN_CALLS   16  /* most system calls of one kind per turn, for fairness between links */
-#define SEND_PIECES  128 /* most pieces of one system call */
+/* most system calls of one kind in one turn, so that other links get their turn */
+#define TURN_CALLS   16
+#define SEND_PIECES  128 /* most pieces in one system call */
 #define ROOM_PIECES  (KVW_REDIS_MAX_PARTS + 1)
 
 static const char asking_request[] = "*1\r\n$6\r\nASKING\r\n";
@@ -39,8 +40,8 @@ struct kvw_redis_link {
 	int epoll;
 	enum kvw_redis_link_state state;
 	bool refused; /* the login was refused */
-	bool reading; /* resp reads the first command's reply */
-	bool asked;   /* the reply of ASKING for the first command has come */
+	bool reading; /* the parser is reading the reply to the first command */
+	bool asked;   /* the reply to the ASKING before the first command has come */
 	int64_t give_up_ns;
 	struct kvw_redis_wire wire;
 	struct kvw_redis_resp resp;
@@ -48,9 +49,10 @@ struct kvw_redis_link {
 	const struct kvw_redis_link_login *who;
 	struct kvw_redis_commands commands;
 	struct kvw_redis_commands login_commands;
-	struct kvw_redis_command *unsent; /* first unsent command of the current list; NULL: none */
-	struct kvw_redis_command asking;  /* takes the reply of ASKING */
-	uint64_t bytes;                   /* of commands */
+	/* first command of the present list that was not sent; NULL: none */
+	struct kvw_redis_command *unsent;
+	struct kvw_redis_command asking;  /* the command that gets the reply to ASKING */
+	uint64_t bytes;                   /* bytes of all commands */
 	struct kvw_redis_login login;
 	char why[KVW_REDIS_REASON];
 	char host[KVW_REDIS_URL_TEXT];
@@ -93,7 +95,7 @@ void kvw_redis_link_close(struct kvw_redis_link *l, const char *why)
 	l->reading = l->asked = false;
 }
 
-/* Closes with the wire's cause and the state of the connection at that time. */
+/* Closes the link. The cause is the connection's, with the state in which the link was. */
 static void close_failed(struct kvw_redis_link *l)
 {
 	static const char *const during[] = {
@@ -174,7 +176,8 @@ static void take_back(struct kvw_redis_link *l, struct kvw_redis_command *comman
 
 void kvw_redis_link_cancel(struct kvw_redis_link *l, struct kvw_redis_command *command)
 {
-	/* a partly sent TLS record may hold the first bytes of a command that counts as unsent */
+	/* a TLS record that is partly sent may contain the first bytes of a command that counts as
+	 * not sent */
 	bool touched = command->progress.sent > 0 || l->wire.blocked;
 
 	if (touched && l->state != KVW_REDIS_LINK_CLOSED)
@@ -202,7 +205,8 @@ static uint64_t request_bytes(const struct kvw_redis_command *c)
 	return bytes;
 }
 
-/* Adds the rest of a piece after its first *skip bytes, and lowers *skip by its length. */
+/* Appends a piece without its first *skip bytes, and lowers *skip by the number of bytes left
+ * out. */
 static size_t add_piece(
 	struct iovec *pieces, size_t n, const void *data, size_t len, uint64_t *skip)
 {
@@ -215,7 +219,7 @@ static size_t add_piece(
 	return n + 1;
 }
 
-/* Collects the pieces of requests from `unsent` on, without the bytes already sent. */
+/* Collects the pieces of requests from `unsent` on, without the bytes that are sent already. */
 static size_t gather(const struct kvw_redis_link *l, struct iovec *pieces)
 {
 	size_t n = 0;
@@ -251,12 +255,13 @@ static void sent(struct kvw_redis_link *l, uint64_t bytes)
 
 /* --- receiving -------------------------------------------------------------------------------- */
 
-/* Gives the parser the command whose reply comes next. False: no command waits for a reply. */
+/* Makes the parser read the reply to the command that is next. Returns false if no command waits
+ * for a reply. */
 static bool begin_reply(struct kvw_redis_link *l)
 {
 	struct kvw_redis_command *c = current(l)->first;
 
-	/* a server with too many clients sends an error before any request */
+	/* a server with too many clients sends an error before it gets any request */
 	if (c == NULL || (c->progress.sent == 0 && l->state == KVW_REDIS_LINK_READY)) {
 		kvw_redis_link_close(l, "the server sent a reply without a command");
 		return false;
@@ -284,7 +289,8 @@ static void login_replied(struct kvw_redis_link *l)
 		end_login(l);
 }
 
-/* Handles the end of the first command's reply, also of bytes that are no reply (KVW_EPROTO). */
+/* Called at the end of the reply to the first command, also when the bytes were no reply
+ * (KVW_EPROTO). */
 static void replied(struct kvw_redis_link *l, struct kvw_redis_commands *answered)
 {
 	struct kvw_redis_command *c = l->commands.first;
@@ -298,13 +304,16 @@ static void replied(struct kvw_redis_link *l, struct kvw_redis_commands *answere
 	c->progress.asking = false;
 	take_back(l, c);
 	kvw_redis_commands_add(answered, c);
-	if (early) /* the server would take the rest of the request for another one */
+	/* the reply came before the whole request was sent: the server would take the rest for
+	 * another request */
+	if (early)
 		kvw_redis_link_close(l, c->reply == KVW_REDIS_ERROR
 						? c->text
 						: "the server answered before it was asked");
 }
 
-/* The received bytes are no reply: ends their command with KVW_EPROTO, unless it is a login's. */
+/* Called when the received bytes are no reply: ends their command with KVW_EPROTO, unless it is one
+ * of the login. */
 static void corrupt(struct kvw_redis_link *l, struct kvw_redis_commands *answered)
 {
 	struct kvw_redis_command *c = l->commands.first;
@@ -321,7 +330,7 @@ static void corrupt(struct kvw_redis_link *l, struct kvw_redis_commands *answere
 	kvw_redis_link_close(l, why);
 }
 
-/* Parses bytes that arrived in the buffer. */
+/* Parses bytes that were received into the buffer. */
 static void take_bytes(
 	struct kvw_redis_link *l, const char *data, size_t len, struct kvw_redis_commands *answered)
 {
@@ -346,7 +355,7 @@ static void take_bytes(
 	}
 }
 
-/* Receives. True: stopped before the socket was empty. */
+/* Receives. Returns true if it stopped before the socket was empty. */
 static bool receive_turn(struct kvw_redis_link *l, struct kvw_redis_commands *answered)
 {
 	struct iovec pieces[ROOM_PIECES + 1];
@@ -374,7 +383,7 @@ static bool receive_turn(struct kvw_redis_link *l, struct kvw_redis_commands *an
 	return false;
 }
 
-/* Sending has failed; reads the server's last bytes, which may have the reason. */
+/* Called when sending has failed: reads what the server sent before, which may have the reason. */
 static void hear_last_words(struct kvw_redis_link *l, struct kvw_redis_commands *answered)
 {
 	char why[KVW_REDIS_WIRE_WHY];
@@ -390,7 +399,7 @@ static void hear_last_words(struct kvw_redis_link *l, struct kvw_redis_commands 
 	close_failed(l);
 }
 
-/* Sends. True: stopped before the socket was full. */
+/* Sends. Returns true if it stopped before the socket was full. */
 static bool send_turn(struct kvw_redis_link *l, struct kvw_redis_commands *answered)
 {
 	struct iovec pieces[SEND_PIECES];

@@ -1,5 +1,5 @@
 /*
- * login.c - the first commands on a new connection.
+ * login.c - makes the first commands on a new connection, and checks their answers.
  */
 #include "redis/login.h"
 
@@ -9,7 +9,7 @@
 #include <string.h>
 
 #define ARGUMENTS     4
-#define HEADER_BYTES  32 /* room for a length and its CR LFs */
+#define HEADER_BYTES  32 /* most bytes of a length with its CR LFs */
 #define DATABASE_TEXT 16
 
 static bool is_given(const char *text)
@@ -17,7 +17,7 @@ static bool is_given(const char *text)
 	return text != NULL && text[0] != '\0';
 }
 
-/* Appends a request with the arguments up to a NULL; out has room. */
+/* Appends a request with the arguments before a NULL. `out` must have room. */
 static char *write_request(char *out, const char *const *arguments)
 {
 	size_t count = 0;

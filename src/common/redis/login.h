@@ -22,7 +22,7 @@ struct kvw_redis_link_login {
 	bool optional; /* ignore a refused AUTH */
 };
 
-/* One login. All zeroes: nothing to release. */
+/* A login. All zeroes: there is nothing to release. */
 struct kvw_redis_login {
 	struct kvw_redis_command commands[KVW_REDIS_LOGIN_COMMANDS];
 	struct iovec parts[KVW_REDIS_LOGIN_COMMANDS];
@@ -35,18 +35,19 @@ struct kvw_redis_login {
 	bool optional; /* AUTH may be refused */
 	char *bytes;   /* owned: the requests */
 	size_t byte_count;
-	char info[KVW_REDIS_LOGIN_INFO_BYTES + 1]; /* the reply of INFO; "": none */
+	char info[KVW_REDIS_LOGIN_INFO_BYTES + 1]; /* the reply to INFO; "": there is none */
 };
 
-/* Adds the commands to `queue`; they belong to *login. KVW_ENOMEM. */
+/* Adds the login's commands to `queue`; they belong to *login. KVW_ENOMEM. */
 enum kvw_err kvw_redis_login_begin(struct kvw_redis_login *login,
 	const struct kvw_redis_link_login *who, struct kvw_redis_commands *queue) KVW_MUST_CHECK;
 
-/* Checks an answer. NULL: good; else the server's error text, which lives as long as *login. */
+/* Checks an answer. NULL: it is good; otherwise the server's error text, which is valid as long as
+ * *login. */
 const char *kvw_redis_login_judge(
 	struct kvw_redis_login *login, struct kvw_redis_command *answered);
 
-/* Releases the requests; `info` stays. Needed after each begin, also a failed one. */
+/* Frees the requests, but not `info`. Needed after each begin, also after a failed one. */
 void kvw_redis_login_end(struct kvw_redis_login *login);
 
 #endif

@@ -1,10 +1,11 @@
 /*
  * redis.c - the client's public functions: create, step, statistics.
  *
- * A step: all links send and receive, returned commands are settled, late ones ended, the topology
- * runs its step, commands with room are sent; if there was nothing to do, the step waits for events
- * and repeats that once; then it calls done for all ended commands. Links are polled in turn, not
- * by event: there are few, and an idle link costs some nanoseconds.
+ * In a step all links send and receive, commands with an answer or from lost links are handled,
+ * late ones end, the topology runs its step, and commands for which there is room are sent. If
+ * there was nothing to do, the step waits for events and repeats that once; then it calls done for
+ * all ended commands. Links are polled in turn, not by event: there are few, and an idle link costs
+ * some nanoseconds.
  */
 #include <errno.h>
 #include <openssl/crypto.h>
@@ -20,7 +21,7 @@
 #include "redis/info.h"
 #include "redis/wire.h"
 
-#define EVENTS 64 /* most events per call of epoll_wait */
+#define EVENTS 64 /* most events taken by one call of epoll_wait */
 
 /* --- making ----------------------------------------------------------------------------------- */
 
@@ -29,7 +30,7 @@ static const char *first_given(const char *a, const char *b)
 	return a != NULL && a[0] != '\0' ? a : b;
 }
 
-/* Copies the options of create, except file names, which are not needed afterwards. */
+/* Copies the options, except for file names, which are not needed later. */
 static enum kvw_err take_options(struct kvw_redis *r, const struct kvw_redis_options *options)
 {
 	const char *const from[] = {
@@ -155,7 +156,7 @@ enum kvw_err kvw_redis_create(
 
 /* --- ending ----------------------------------------------------------------------------------- */
 
-/* Calls done for all ended commands, also for those that end meanwhile. */
+/* Calls done for all ended commands, also for those that end during the calls. */
 static size_t call_done(struct kvw_redis *r)
 {
 	struct kvw_redis_command *c;
@@ -292,13 +293,13 @@ void kvw_redis_client_drop_server(struct kvw_redis *r, struct kvw_redis_server *
 void kvw_redis_client_renew(struct kvw_redis *r, struct kvw_redis_server *server)
 {
 	kvw_redis_server_renew(server);
-	r->again = true; /* its next turn takes back its links' commands */
+	r->again = true; /* the next turn takes back the commands of the server's links */
 }
 
 void kvw_redis_client_rerouted(struct kvw_redis *r)
 {
 	r->again = true;
-	r->mode_at = UINT64_MAX; /* the topology's description may have changed */
+	r->mode_at = UINT64_MAX; /* the topology's text for stats may have changed */
 }
 
 bool kvw_redis_client_busy(const struct kvw_redis *r)
@@ -347,7 +348,7 @@ static void turn_all(struct kvw_redis *r, int64_t now_ns, int64_t *next_ns)
 	}
 }
 
-/* Runs one round over all parts of the client, without waiting. Lowers *next_ns. */
+/* Runs all parts of the client once, without waiting. Lowers *next_ns. */
 static void go_round(struct kvw_redis *r, int64_t *next_ns)
 {
 	int64_t now_ns = kvw_redis_now(&r->options.env);
@@ -377,7 +378,7 @@ static int timeout_ms(const struct kvw_redis *r, int64_t wait_ns, int64_t next_n
 	return left_ns > 60000 ? 60000 : (int)left_ns;
 }
 
-/* Records the sockets' events. Returns their number. */
+/* Passes epoll's events to the links. Returns their number. */
 static size_t take_events(struct kvw_redis *r, int wait_ms)
 {
 	struct epoll_event events[EVENTS];
@@ -446,7 +447,8 @@ void kvw_redis_wake(struct kvw_redis *r)
 {
 	uint64_t one = 1;
 
-	(void)!write(r->wake, &one, sizeof(one)); /* a full counter wakes it anyway */
+	/* a write to a full counter fails, but then the reader wakes anyway */
+	(void)!write(r->wake, &one, sizeof(one));
 }
 
 void kvw_redis_stats(struct kvw_redis *r, struct kvw_redis_stats *out)

@@ -82,7 +82,7 @@ static uint64_t room_of(const struct kvw_redis_command *c)
 	return room;
 }
 
-/* The memory of a segment; 0 is lead. */
+/* Returns the memory of a segment; segment 0 is `lead`. */
 static struct iovec piece_of(const struct kvw_redis_command *c, uint32_t segment)
 {
 	if (segment == 0)
@@ -134,8 +134,7 @@ void kvw_redis_resp_arrived(struct kvw_redis_resp *p, uint64_t bytes)
 	}
 }
 
-/* Copies bytes from the caller's buffer to the memory into which later bytes are received
- * directly. */
+/* Copies bytes to the place where later bytes will be received directly. */
 static void copy_body(struct kvw_redis_resp *p, const char *data, size_t len)
 {
 	while (len > 0) {
@@ -154,8 +153,8 @@ static void copy_body(struct kvw_redis_resp *p, const char *data, size_t len)
 
 /* --- elements --------------------------------------------------------------------------------- */
 
-/* Adds an element with a NUL-terminated buffer of len bytes; NULL: there is no room, and the reply
- * is discarded. */
+/* Appends an element whose buffer has len bytes and a NUL. NULL: there is no room, and the rest of
+ * the reply is discarded. */
 static struct kvw_redis_element *add_element(struct kvw_redis_resp *p, size_t len, bool nil)
 {
 	struct kvw_redis_command *c = p->command;
@@ -201,7 +200,7 @@ static void add_text(struct kvw_redis_resp *p)
 		memcpy(e->data, p->line, len);
 }
 
-/* Ends a value, and each array whose last element it was. */
+/* Called at the end of a value: also ends each array of which it was the last element. */
 static enum kvw_redis_resp_state value_ends(struct kvw_redis_resp *p)
 {
 	p->part = KVW_REDIS_RESP_TYPE;
@@ -218,7 +217,7 @@ static enum kvw_redis_resp_state value_ends(struct kvw_redis_resp *p)
 
 /* --- lines ------------------------------------------------------------------------------------ */
 
-/* Reads the line as an int64_t: only digits, with a minus or without. */
+/* Reads the line as an int64_t: digits, perhaps after a minus. */
 static bool line_number(const struct kvw_redis_resp *p, int64_t *out)
 {
 	bool minus = p->line_len > 0 && p->line[0] == '-';
@@ -238,7 +237,7 @@ static bool line_number(const struct kvw_redis_resp *p, int64_t *out)
 	return true;
 }
 
-/* Stores the line for people: cut, and without control characters. */
+/* Copies the line to the command's text, for people: cut, and without control characters. */
 static void take_text(struct kvw_redis_resp *p)
 {
 	char *text = p->command->text;
@@ -320,7 +319,7 @@ static enum kvw_redis_resp_state line_ends(struct kvw_redis_resp *p)
 	return value_ends(p);
 }
 
-/* Reads bytes of a line up to its CR. */
+/* Reads bytes of a line, up to its CR. */
 static enum kvw_redis_resp_state line_goes_on(
 	struct kvw_redis_resp *p, const char *data, size_t len, size_t *used)
 {

@@ -25,16 +25,17 @@
 #define KVW_REDIS_RESP_DEPTH     8
 
 enum kvw_redis_resp_state {
-	KVW_REDIS_RESP_MORE, /* the reply is not complete */
-	KVW_REDIS_RESP_DONE, /* complete: command->status and results are set */
-	/* Not RESP: the rest of the stream is unreadable; kvw_redis_resp.why has the reason. */
+	KVW_REDIS_RESP_MORE, /* the reply is not complete yet */
+	KVW_REDIS_RESP_DONE, /* the reply is complete: command->status and the results are set */
+	/* The bytes are not RESP: the rest of the stream cannot be read; kvw_redis_resp.why has the
+	 * reason. */
 	KVW_REDIS_RESP_BROKEN,
 };
 
-/* Parser of one stream. Plain memory: nothing to release but command->found. */
+/* Parser of one stream. Holds no memory but command->found. */
 struct kvw_redis_resp {
-	struct kvw_redis_command *command; /* whose reply is being read; NULL: none */
-	const char *why;                   /* KVW_REDIS_RESP_BROKEN: static text */
+	struct kvw_redis_command *command; /* the command whose reply is being read; NULL: none */
+	const char *why; /* after KVW_REDIS_RESP_BROKEN: static text with the reason */
 	enum kvw_redis_resp_part {
 		KVW_REDIS_RESP_TYPE,
 		KVW_REDIS_RESP_LINE,
@@ -44,35 +45,36 @@ struct kvw_redis_resp {
 		KVW_REDIS_RESP_BODY_LF,
 	} part;
 	char type;
-	bool full;           /* no room for this reply: the rest is discarded */
-	uint32_t line_len;   /* bytes of the line so far; `line` has the first ones */
-	uint64_t body_left;  /* bytes of the bulk string still to come */
+	bool full;           /* there is no room for this reply, so its rest is discarded */
+	uint32_t line_len;   /* length of the line so far; `line` has its first bytes */
+	uint64_t body_left;  /* bytes of the string that are still to come */
 	uint64_t body_at;    /* bytes of it received */
-	uint32_t segment;    /* of the next byte: 0 is lead, then into[segment - 1] */
+	/* where the next byte goes: 0 is lead, a larger number into[segment - 1] */
+	uint32_t segment;
 	uint64_t segment_at; /* bytes in it already */
 	uint32_t depth;      /* arrays that are open */
-	uint32_t left[KVW_REDIS_RESP_DEPTH];  /* elements still missing in each */
+	uint32_t left[KVW_REDIS_RESP_DEPTH];  /* for each level: elements that are still to come */
 	uint32_t index[KVW_REDIS_RESP_DEPTH]; /* elements read in each */
 	uint64_t element_bytes;               /* counted against element_limit */
 	size_t element_room;                  /* allocated in command->found */
 	char line[KVW_REDIS_TEXT];
 };
 
-/* Begins to read the reply to this command. Clears its results. A parser may be all zeroes
- * before. */
+/* Begins to read the reply to this command, and clears the command's results. A new parser is all
+ * zeroes. */
 void kvw_redis_resp_begin(struct kvw_redis_resp *p, struct kvw_redis_command *command);
 
-/* Returns the memory for the next bytes, as far as known: up to `max` pieces, in order; 0: use
- * feed. */
+/* Returns where the next bytes are to be received, as far as that is known: the number of pieces,
+ * at most `max`, in order. 0: kvw_redis_resp_feed is to be used. */
 size_t kvw_redis_resp_room(const struct kvw_redis_resp *p, struct iovec *pieces, size_t max);
-/* Reports that the caller filled the first `bytes` of that memory. */
+/* Reports that the first `bytes` bytes of that memory were received. */
 void kvw_redis_resp_arrived(struct kvw_redis_resp *p, uint64_t bytes);
 
-/* Takes bytes up to the end of this reply; *used is their number. */
+/* Parses bytes, up to the end of this reply; *used is how many that were. */
 enum kvw_redis_resp_state kvw_redis_resp_feed(
 	struct kvw_redis_resp *p, const char *data, size_t len, size_t *used);
 
-/* Abandons an unfinished reply: frees its elements and clears the command's results. Does nothing
+/* Ends an incomplete reply: frees its elements and clears the command's results. Does nothing
  * between replies. */
 void kvw_redis_resp_abandon(struct kvw_redis_resp *p);
 

@@ -1,5 +1,5 @@
 /*
- * server.c - one server: its addresses, its links, and its retries.
+ * server.c - one server: resolves its name, connects its links, and tries again after failures.
  */
 #include "redis/server.h"
 
@@ -14,7 +14,7 @@
 #define RETRY_DOUBLINGS   6 /* then RETRY_MOST_NS */
 #define RETRY_MOST_NS     (2000 * MS)
 #define ADDRESSES_LIVE_NS (10000 * MS)
-#define QUIET_SAME_NS     (30000 * MS) /* between two log lines with the same reason */
+#define QUIET_SAME_NS     (30000 * MS) /* time before the same reason is logged again */
 #define QUIET_NS          (1000 * MS)
 
 struct kvw_redis_server *kvw_redis_server_create(struct kvw_redis_server_settings *settings,
@@ -68,7 +68,7 @@ static void print_name(const struct kvw_redis_server *server, char *out, size_t 
 			server->host, server->port);
 }
 
-/* Logs a reason once, and again after QUIET_SAME_NS; at most one line per second. */
+/* Logs a reason, and logs it again after QUIET_SAME_NS; at most one line per second. */
 static void log_trouble(struct kvw_redis_server *server, const char *why, int64_t now_ns)
 {
 	char name[KVW_REDIS_URL_TEXT + 16];
@@ -100,7 +100,7 @@ static void log_works(struct kvw_redis_server *server)
 
 /* --- attempts --------------------------------------------------------------------------------- */
 
-/* Sets retry_ns to now plus a time that grows with each failure, a quarter more or less. */
+/* Sets retry_ns to a time that is later with each failure, by a random quarter more or less. */
 static void back_off(struct kvw_redis_server *server, int64_t now_ns)
 {
 	int64_t delay_ns = server->failures < RETRY_DOUBLINGS ? RETRY_LEAST_NS << server->failures
@@ -119,7 +119,8 @@ static unsigned attempt_failed(struct kvw_redis_server *server, const char *why,
 	back_off(server, now_ns);
 	log_trouble(server, why, now_ns);
 	if (server->addresses_ns != INT64_MAX)
-		server->addresses_ns = INT64_MIN; /* the address may have changed */
+		/* the name may have another address now, so it is resolved again */
+		server->addresses_ns = INT64_MIN;
 	if (server->ready > 0)
 		return KVW_REDIS_SERVER_CHANGED;
 	server->down = true;
@@ -155,7 +156,7 @@ static bool have_addresses(const struct kvw_redis_server *server, int64_t now_ns
 			       now_ns - server->addresses_ns < ADDRESSES_LIVE_NS));
 }
 
-/* Opens closed links: one while none is ready, else all. */
+/* Opens closed links: only one while none is ready, else all. */
 static void open_links(struct kvw_redis_server *server, int64_t give_up_ns)
 {
 	uint32_t under_way = 0;
@@ -175,7 +176,7 @@ static void open_links(struct kvw_redis_server *server, int64_t give_up_ns)
 	}
 }
 
-/* Begins an attempt, if one is due and a link is closed. */
+/* Begins an attempt to connect if one is due and a link is closed. */
 static void attempt(struct kvw_redis_server *server, int64_t now_ns)
 {
 	int64_t give_up_ns = now_ns + server->settings->connect_ns;
@@ -190,7 +191,8 @@ static void attempt(struct kvw_redis_server *server, int64_t now_ns)
 	if (server->question == NULL &&
 		kvw_resolve_begin(host, server->port, server->settings->wake, &server->question) !=
 			KVW_OK)
-		server->question = NULL; /* the attempt ends at its time limit, which logs it */
+		/* the attempt ends at its time limit, and is logged then */
+		server->question = NULL;
 	server->give_up_ns = give_up_ns;
 }
 
@@ -275,7 +277,7 @@ static unsigned became_ready(
 	return KVW_REDIS_SERVER_WENT_UP;
 }
 
-/* Handles a closed link. in_use: it had commands, whose results show the failure. */
+/* Called when a link is found closed. in_use: it had commands, whose results show the failure. */
 static unsigned became_closed(struct kvw_redis_server *server, struct kvw_redis_link_slot *slot,
 	bool in_use, int64_t now_ns)
 {
@@ -399,7 +401,7 @@ void kvw_redis_server_renew(struct kvw_redis_server *server)
 	for (uint32_t i = 0; i < server->slot_count; i++) {
 		if (!server->slots[i].was_ready)
 			continue;
-		server->slots[i].answered = true; /* an idle one has not failed */
+		server->slots[i].answered = true; /* a link without commands has not failed */
 		kvw_redis_link_close(server->slots[i].link, "connecting again");
 	}
 }

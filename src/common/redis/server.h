@@ -1,5 +1,5 @@
 /*
- * server.h - one server: its addresses, its links, and its retries.
+ * server.h - one server: its addresses, its links, and when it tries to connect again.
  *
  * The first link is opened for the first command, the others once that link is ready, so that a
  * server that is down gets one attempt at a time. A command goes to the ready link with the fewest
@@ -19,7 +19,7 @@
 #include "redis/link.h"
 #include "redis/topology.h"
 
-/* Settings that all servers of a client share. */
+/* Settings that all servers of a client have in common. */
 struct kvw_redis_server_settings {
 	const struct kvw_redis_env *env;
 	int epoll, wake;
@@ -30,10 +30,10 @@ struct kvw_redis_server_settings {
 	uint64_t random; /* state */
 };
 
-/* Changes of a server in a turn. */
-#define KVW_REDIS_SERVER_WENT_UP   1u /* it has its first ready link */
-#define KVW_REDIS_SERVER_WENT_DOWN 2u /* an attempt failed, and it has no ready link */
-/* A link was lost or became ready: waiting commands may proceed. */
+/* Changes that kvw_redis_server_turn returns. */
+#define KVW_REDIS_SERVER_WENT_UP   1u /* the server has its first ready link */
+#define KVW_REDIS_SERVER_WENT_DOWN 2u /* an attempt failed, and the server has no ready link */
+/* A link was lost, or became ready, so waiting commands may be sent. */
 #define KVW_REDIS_SERVER_CHANGED   4u
 
 struct kvw_redis_server_stats {
@@ -41,16 +41,16 @@ struct kvw_redis_server_stats {
 	uint32_t connections;                            /* ready now */
 };
 
-/* One link, and the state of its attempts. */
+/* One link, and the state of its attempts to connect. */
 struct kvw_redis_link_slot {
 	struct kvw_redis_link *link;
 	size_t address;   /* index of the address to try next */
-	size_t untried;   /* addresses that this attempt has left */
-	bool was_ready;   /* READY at the last turn */
-	bool answered;    /* has answered a command since it became ready */
-	bool open;        /* an attempt or a connection is under way */
+	size_t untried;   /* number of addresses that this attempt has not tried */
+	bool was_ready;   /* the link was READY at the last turn */
+	bool answered;    /* the link has answered a command since it became ready */
+	bool open;        /* an attempt is under way, or the link is connected */
 	bool late;        /* closed for a late reply */
-	uint64_t readies; /* times that it became ready */
+	uint64_t readies; /* how often the link became ready */
 };
 
 struct kvw_redis_server {
@@ -58,10 +58,10 @@ struct kvw_redis_server {
 	struct kvw_redis_server_settings *settings;
 	enum kvw_redis_server_role role;
 	char host[KVW_REDIS_URL_TEXT];
-	uint16_t port; /* 0: host is the path of a Unix socket */
+	uint16_t port; /* 0: `host` is the path of a Unix socket */
 	void *user;    /* the topology's */
-	bool unwanted; /* dropped by the topology: destroyed when the next step begins */
-	bool patient;  /* while down, its commands wait for another route */
+	bool unwanted; /* the topology has dropped it: it is destroyed when the next step begins */
+	bool patient;  /* while it is down, its commands wait for another route */
 
 	struct kvw_redis_link_slot *slots;
 	uint32_t slot_count;
@@ -69,8 +69,9 @@ struct kvw_redis_server {
 
 	struct kvw_resolve *question; /* NULL: none */
 	struct kvw_resolve_addresses addresses;
-	int64_t addresses_ns; /* time of the resolution; INT64_MAX: an IP address, no expiry */
-	int64_t give_up_ns;   /* deadline of the attempt that waits for addresses; 0: none */
+	/* time when the name was resolved; INT64_MAX: an IP address, which stays valid */
+	int64_t addresses_ns;
+	int64_t give_up_ns; /* deadline of the attempt that waits for addresses; 0: there is none */
 
 	uint32_t failures; /* one after another */
 	int64_t retry_ns;  /* no attempt before */
@@ -79,38 +80,40 @@ struct kvw_redis_server {
 
 	int64_t quiet_ns; /* no log line before */
 	bool logged_down, logged_up;
-	char logged[KVW_REDIS_REASON]; /* reason of the last log line */
+	char logged[KVW_REDIS_REASON]; /* the reason in the last log line */
 };
 
 struct kvw_redis_server *kvw_redis_server_create(struct kvw_redis_server_settings *settings,
 	const char *host, uint16_t port, enum kvw_redis_server_role role);
 void kvw_redis_server_discard(
-	struct kvw_redis_server *server); /* must have no commands; NULL is allowed */
+	struct kvw_redis_server *server); /* the server must have no commands; NULL is allowed */
 
 enum kvw_redis_server_offer {
 	KVW_REDIS_SERVER_READY, /* *link can take a command */
-	KVW_REDIS_SERVER_LATER, /* connecting: ask again when it goes up or down */
-	KVW_REDIS_SERVER_DOWN,  /* not before retry_ns; `why` has the cause */
+	/* the server is being connected: ask again when it goes up or down */
+	KVW_REDIS_SERVER_LATER,
+	KVW_REDIS_SERVER_DOWN,  /* the server is not tried before retry_ns; `why` has the cause */
 };
 enum kvw_redis_server_offer kvw_redis_server_offer(
 	struct kvw_redis_server *server, int64_t now_ns, struct kvw_redis_link **link);
 
-/* Runs all links. Answered commands go to `answered`, those of lost links to `returned`. *next_ns:
- * lowered to the time of the next turn; now_ns: at once. Returns KVW_REDIS_SERVER_WENT_...
- * flags. */
+/* Runs all links. Commands with an answer go to `answered`, those of lost links to `returned`. If
+ * the next turn must come before *next_ns, *next_ns is lowered to that time, or to now_ns. Returns
+ * flags KVW_REDIS_SERVER_... */
 unsigned kvw_redis_server_turn(struct kvw_redis_server *server, int64_t now_ns,
 	struct kvw_redis_commands *answered, struct kvw_redis_commands *returned, int64_t *next_ns);
 
-/* Ends commands whose deadline has passed, and their links; those commands go to `late`, the links'
- * other commands to `returned`. *next_ns: lowered to the earliest remaining deadline. */
+/* Takes back the commands whose deadline has passed, into `late`. A link on which one of them was
+ * sent is closed, and its other commands go to `returned`. *next_ns is lowered to the earliest
+ * remaining deadline. */
 void kvw_redis_server_expire(struct kvw_redis_server *server, int64_t now_ns,
 	struct kvw_redis_commands *late, struct kvw_redis_commands *returned, int64_t *next_ns);
 
-/* Closes all ready links; the next turn returns their commands. New links use the addresses that
- * the name has then. */
+/* Closes all ready links; the next turn returns their commands. The name is resolved again for the
+ * new links. */
 void kvw_redis_server_renew(struct kvw_redis_server *server);
 
-/* Takes all commands back and closes all links. */
+/* Takes back all commands and closes all links. */
 void kvw_redis_server_close(
 	struct kvw_redis_server *server, struct kvw_redis_commands *returned, const char *why);
 

@@ -1,5 +1,5 @@
 /*
- * slots.c - slots of keys, the map of a cluster, redirections.
+ * slots.c - computes slots of keys, and reads the map of a cluster and redirections.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -46,7 +46,7 @@ bool kvw_redis_same_node(const struct kvw_redis_node *a, const struct kvw_redis_
 	return a->port == b->port && strcmp(a->host, b->host) == 0;
 }
 
-/* Reads a name or an address; an unknown one stands for the host that was asked. */
+/* Reads a host's name or address; an unknown one stands for the host that was asked. */
 static bool read_host(const char *text, size_t len, const struct kvw_redis_node *asked,
 	struct kvw_redis_node *out)
 {
@@ -70,16 +70,16 @@ static bool read_host(const char *text, size_t len, const struct kvw_redis_node 
 
 /* --- the map ---------------------------------------------------------------------------------- */
 
-/* The reply, flattened: FIRST LAST (depth 2), then for the master and each replica HOST PORT ID
- * (depth 3; no ID before 4.0) and, since 7.0, a list of names and values (depth 4). */
+/* Reads the reply, a flattened list: FIRST LAST (depth 2), then for the master and each replica
+ * HOST PORT ID (depth 3; no ID before 4.0) and, since 7.0, a list of names and values (depth 4). */
 struct reader {
 	const struct kvw_redis_element *elements;
 	size_t count, at;
 	const struct kvw_redis_node *asked;
 };
 
-/* One server's entry. present: false at the end of the range. A server with port 0 has no endpoint
- * of the requested kind. */
+/* Reads one server's entry. present is false at the end of the range. A server with port 0 has no
+ * endpoint of the requested kind. */
 static bool next_node(struct reader *r, struct kvw_redis_node *out, bool *present)
 {
 	const struct kvw_redis_element *host = &r->elements[r->at];
@@ -104,7 +104,7 @@ static bool next_node(struct reader *r, struct kvw_redis_node *out, bool *presen
 	for (; r->at < r->count && r->elements[r->at].depth > 3; r->at++) {
 		const struct kvw_redis_element *name = &r->elements[r->at];
 
-		/* The cluster announces host names and this node has none: use the address. */
+		/* The cluster gives host names, and this node has none, so its address is used. */
 		if (unknown && name->data != NULL && strcmp(name->data, "ip") == 0 &&
 			r->at + 1 < r->count && name[1].data != NULL && name[1].depth > 3 &&
 			!read_host(name[1].data, name[1].len, r->asked, out))
@@ -125,7 +125,8 @@ static bool next_range(struct reader *r, uint32_t *first, uint32_t *last)
 	       kvw_redis_number(e[1].data, e[1].len, KVW_REDIS_SLOTS - 1, last) && *first <= *last;
 }
 
-/* The server's index in the map; adds a new server. KVW_REDIS_NO_OWNER: no room. */
+/* Returns the server's index in the map, and adds a new server. KVW_REDIS_NO_OWNER: there is no
+ * room. */
 static uint16_t node_at(struct kvw_redis_slot_map *map, const struct kvw_redis_node *node)
 {
 	for (uint32_t i = 0; i < map->node_count; i++)
@@ -187,8 +188,8 @@ enum kvw_err kvw_redis_slot_map_read(struct kvw_redis_slot_map *map,
 
 /* --- redirections ----------------------------------------------------------------------------- */
 
-/* "3999 HOST:PORT": the port follows the last colon, since IPv6 comes without brackets. Some
- * servers append more words. */
+/* Reads "3999 HOST:PORT". The port follows the last colon, since an IPv6 address has no brackets
+ * here. Some servers append more words. */
 static bool read_target(
 	const char *text, const struct kvw_redis_node *asked, struct kvw_redis_redirect *out)
 {

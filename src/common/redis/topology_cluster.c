@@ -34,22 +34,25 @@
 
 #define SECOND_NS    INT64_C(1000000000)
 #define MAP_EVERY_NS (3 * SECOND_NS)
-#define MAP_GAP_NS   (SECOND_NS / 5)  /* between the end of one question and the next */
-#define GONE_GAP_NS  (SECOND_NS / 2)  /* the same after no server answered */
-#define SPARE_NS     (10 * SECOND_NS) /* a redirection protects a member so long */
-#define DOUBT_NS     (5 * SECOND_NS)  /* a failure ranks a member lower so long */
-#define ANSWER_BYTES (16 << 20)       /* 16384 ranges of one slot, three servers each */
+#define MAP_GAP_NS   (SECOND_NS / 5)  /* least time from the end of one question to the next */
+#define GONE_GAP_NS  (SECOND_NS / 2)  /* the same if no server answered */
+/* a redirection keeps a member from being dropped for this time */
+#define SPARE_NS     (10 * SECOND_NS)
+/* a failure makes a member one of the last to be asked for this time */
+#define DOUBT_NS     (5 * SECOND_NS)
+/* longest answer: 16384 ranges of one slot, with three servers each */
+#define ANSWER_BYTES (16 << 20)
 #define MAX_WAIT_NS  (2 * SECOND_NS)  /* limit of one answer */
 
 /* A server of the cluster. */
 struct member {
-	struct kvw_redis_node node;      /* port 0: this place is free */
-	struct kvw_redis_server *server; /* NULL: no command was sent there yet */
-	int64_t named_ns;                /* last redirection to it; 0: never */
-	int64_t doubted_ns; /* last failure to connect or serve; 0: never */
+	struct kvw_redis_node node;      /* port 0: this place is unused */
+	struct kvw_redis_server *server; /* NULL: no command was sent to this member yet */
+	int64_t named_ns;                /* time of the last redirection to it; 0: never */
+	int64_t doubted_ns; /* time of its last failure to connect or to serve; 0: never */
 	bool lost;          /* unreachable */
 	bool listed;        /* in the present map */
-	bool asked;         /* asked in this round of questions */
+	bool asked;         /* it was asked in this round of questions */
 };
 
 struct cluster {
@@ -58,18 +61,19 @@ struct cluster {
 	const struct kvw_redis_options *options;
 	struct member members[KVW_REDIS_SERVERS];
 	uint16_t owner[KVW_REDIS_SLOTS];
-	uint32_t masters; /* masters of the present map */
+	uint32_t masters; /* number of masters in the present map */
 	bool known;       /* there is a map */
-	bool gone;        /* no server answered in the last round; see `reason` */
+	bool gone;        /* no server answered in the last round; `reason` has the cause */
 	bool used;        /* commands came since the last map */
 
 	struct kvw_redis_inquiry inquiry;
-	struct kvw_redis_server *control; /* the server asked now or last; may be NULL */
-	struct kvw_redis_node asked;      /* the same */
+	/* the server that is asked now or was asked last; may be NULL */
+	struct kvw_redis_server *control;
+	struct kvw_redis_node asked;      /* the server that was asked */
 	bool seeds_asked[KVW_REDIS_URL_NODES];
 	bool round;                    /* a round of questions is under way */
-	const struct member *informed; /* member to ask first; may be NULL */
-	int64_t due_ns;                /* time of the next round */
+	const struct member *informed; /* the member to ask first; may be NULL */
+	int64_t due_ns;                /* time of the next round of questions */
 	int64_t earliest_ns;           /* no round before */
 
 	struct kvw_redis_slot_map map; /* the last answer */
@@ -81,7 +85,7 @@ static int64_t now_of(struct cluster *c)
 	return kvw_redis_now(kvw_redis_client_env(c->r));
 }
 
-/* Requests a map as soon as the gap allows. */
+/* Asks for a map as soon as the gap between questions allows. */
 static void want_map(struct cluster *c)
 {
 	c->used = true;
@@ -91,7 +95,7 @@ static void want_map(struct cluster *c)
 
 /* --- members ---------------------------------------------------------------------------------- */
 
-/* Finds or adds a member. NULL: no room for a new one. */
+/* Finds a member, or adds it. NULL: there is no room for a new one. */
 static struct member *member_of(struct cluster *c, const struct kvw_redis_node *node)
 {
 	struct member *free_place = NULL;
@@ -133,8 +137,8 @@ static void member_drop(struct cluster *c, struct member *m)
 
 /* --- a new map -------------------------------------------------------------------------------- */
 
-/* Marks a server of the map as listed. Drops others for room, also those that a redirection
- * named. */
+/* Marks a server of the map as listed. If there is no room, drops members that the map does not
+ * list, also those that a redirection named. */
 static struct member *list_node(struct cluster *c, const struct kvw_redis_node *node)
 {
 	struct member *m = member_of(c, node);
@@ -150,8 +154,8 @@ static struct member *list_node(struct cluster *c, const struct kvw_redis_node *
 	return m;
 }
 
-/* Drops members that own no slot, unless a redirection named them lately. Keeps replicas as servers
- * to ask, without connections. */
+/* Drops the members that own no slot, unless a redirection named them lately. Replicas stay without
+ * connections, as servers to ask. */
 static void let_go(struct cluster *c, const bool *owns, int64_t now)
 {
 	for (size_t i = 0; i < KVW_REDIS_SERVERS; i++) {
@@ -170,7 +174,7 @@ static void let_go(struct cluster *c, const bool *owns, int64_t now)
 	}
 }
 
-/* Takes the new map. Writes the owner of every slot before it drops any member. */
+/* Uses the new map: sets the owner of every slot before it drops any member. */
 static void adopt_map(struct cluster *c, int64_t now)
 {
 	const struct kvw_redis_slot_map *map = &c->map;
@@ -204,7 +208,8 @@ static void adopt_map(struct cluster *c, int64_t now)
 
 /* --- asking for it ---------------------------------------------------------------------------- */
 
-/* Rank of a member as a source of the map: higher is asked first; 0: not asked. */
+/* Returns a member's rank as a server to ask for the map: a higher one is asked first; 0: it is not
+ * asked. */
 static unsigned rank_of(const struct cluster *c, const struct member *m, int64_t now)
 {
 	bool doubted = m->doubted_ns != 0 && now - m->doubted_ns < DOUBT_NS;
@@ -218,7 +223,8 @@ static unsigned rank_of(const struct cluster *c, const struct member *m, int64_t
 	return m->server != NULL && kvw_redis_server_ready(m->server) ? 3 : 2;
 }
 
-/* Chooses the next server to ask, at random among equal ranks. False: all have been asked. */
+/* Chooses the next server to ask, at random among those of equal rank. Returns false if all were
+ * asked. */
 static bool next_to_ask(struct cluster *c, int64_t now, struct kvw_redis_node *out)
 {
 	uint32_t from = kvw_redis_client_random(c->r, KVW_REDIS_SERVERS);
@@ -249,7 +255,7 @@ static bool next_to_ask(struct cluster *c, int64_t now, struct kvw_redis_node *o
 	return false;
 }
 
-/* Whether a member of the map is unreachable. */
+/* Returns whether a member of the map cannot be reached. */
 static bool a_master_is_lost(const struct cluster *c)
 {
 	for (size_t i = 0; i < KVW_REDIS_SERVERS; i++)
@@ -258,7 +264,7 @@ static bool a_master_is_lost(const struct cluster *c)
 	return false;
 }
 
-/* Ends a round, with or without success: commands in line are routed again. */
+/* Ends a round of questions, whether it succeeded or not: commands in line are routed again. */
 static void end_round(struct cluster *c, bool gone, int64_t now)
 {
 	c->gone = gone;
@@ -305,7 +311,7 @@ static void ask_next(struct cluster *c, int64_t now)
 	kvw_redis_inquiry_ask(&c->inquiry, c->r, c->control, words, 2, ANSWER_BYTES, now + wait_ns);
 }
 
-/* True: there is a new map. */
+/* Reads the answer. Returns true if there is a new map. */
 static bool read_answer(struct cluster *c, char *why, size_t room)
 {
 	const struct kvw_redis_command *command = &c->inquiry.command;
@@ -359,7 +365,7 @@ static void cluster_step(struct kvw_redis_topology *t, int64_t now_ns, int64_t *
 
 /* --- commands --------------------------------------------------------------------------------- */
 
-/* Any slot that has an owner. */
+/* Returns the owner of any slot that has one. */
 static uint16_t any_owner(struct cluster *c)
 {
 	uint32_t from = kvw_redis_client_random(c->r, KVW_REDIS_SLOTS);
@@ -396,7 +402,7 @@ static enum kvw_redis_route cluster_route(struct kvw_redis_topology *t,
 	return *server != NULL ? KVW_REDIS_ROUTE_TO : KVW_REDIS_ROUTE_NONE;
 }
 
-/* The member that a redirection names; NULL: no room or no memory. */
+/* Returns the member that a redirection names; NULL: there is no room or no memory. */
 static struct member *named_member(
 	struct cluster *c, const struct kvw_redis_node *node, int64_t now)
 {
@@ -449,7 +455,8 @@ static bool cluster_down(
 
 	(void)why; /* the client keeps it */
 	if (m == NULL)
-		return false; /* the server asked for the map */
+		/* not a member: the server was only asked for the map, and that question fails */
+		return false;
 	m->lost = true;
 	m->doubted_ns = now_of(c);
 	want_map(c);
@@ -497,7 +504,7 @@ static enum kvw_err cluster_create(struct kvw_redis *r, const struct kvw_redis_o
 	return KVW_OK;
 }
 
-/* The client owns the servers. */
+/* The client destroys the servers. */
 static void cluster_destroy(struct kvw_redis_topology *t)
 {
 	struct cluster *c = (struct cluster *)t;

@@ -41,21 +41,22 @@ struct sentinel {
 	const struct kvw_redis_options *options;
 	struct kvw_redis_server *master; /* NULL: none is known */
 	struct kvw_redis_node master_node;
-	bool suspect; /* the master is lost or no master: commands wait */
-	bool gone;    /* no Sentinel answered in the last round; see `reason` */
+	bool suspect; /* the master is lost, or no longer a master: commands wait */
+	bool gone;    /* no Sentinel answered in the last round; `reason` has the cause */
 	bool used;    /* commands came since the last round */
 
 	enum { SENTINEL_IDLE, SENTINEL_ASKING, SENTINEL_CHECKING } state;
 	struct kvw_redis_inquiry inquiry;
 	struct kvw_redis_server
 		*control[KVW_REDIS_URL_NODES]; /* the Sentinels; NULL: not asked yet */
-	struct kvw_redis_server *candidate;    /* server being checked; may be the master */
+	/* the server that is being checked; may be the present master */
+	struct kvw_redis_server *candidate;
 	struct kvw_redis_node candidate_node;
-	size_t at;           /* Sentinel asked now, or last right one */
-	size_t asked;        /* Sentinels asked in this round */
-	bool answered;       /* a Sentinel answered in this round */
+	size_t at;           /* index of the Sentinel that is asked now, or that was right last */
+	size_t asked;        /* number of Sentinels asked in this round */
+	bool answered;       /* a Sentinel has answered in this round */
 	bool checked_master; /* the master itself was asked in this round */
-	int64_t due_ns;      /* time of the next round */
+	int64_t due_ns;      /* time of the next round of questions */
 	int64_t earliest_ns; /* no round before */
 	char reason[KVW_REDIS_REASON];
 };
@@ -170,7 +171,8 @@ static bool read_address(const struct sentinel *s, struct kvw_redis_node *out)
 	return true;
 }
 
-/* Servers before 2.8.12 have no ROLE; an ACL may refuse it. */
+/* Returns whether the answer to ROLE shows a master. An error counts as one, too: servers before
+ * 2.8.12 have no ROLE, and an ACL may refuse it. */
 static bool is_master(const struct sentinel *s, char *why, size_t room)
 {
 	const struct kvw_redis_command *c = &s->inquiry.command;
@@ -185,7 +187,7 @@ static bool is_master(const struct sentinel *s, char *why, size_t room)
 	       strcmp(c->found[0].data, "master") == 0;
 }
 
-/* Makes the candidate the master. The old master's commands go back into the line and from there to
+/* Makes the candidate the master. The commands of the old master go back into the line, and then to
  * the new one. */
 static void adopt_candidate(struct sentinel *s)
 {
@@ -350,7 +352,7 @@ static enum kvw_err sentinel_create(struct kvw_redis *r, const struct kvw_redis_
 	return KVW_OK;
 }
 
-/* The client owns the servers. */
+/* The client destroys the servers. */
 static void sentinel_destroy(struct kvw_redis_topology *t)
 {
 	struct sentinel *s = (struct sentinel *)t;

@@ -1,8 +1,8 @@
 /*
  * topology_single.c - one server, by name or by the path of its Unix socket.
  *
- * No other server could answer, so commands end at once while the server is down. A server that is
- * still loading its file gets the command again.
+ * No other server could answer, so commands end at once while the server is down. While a server
+ * still loads its data, commands are sent again after a pause.
  *
  * A name, a service or a proxy may lead to another server than before: after a failover the former
  * master is a replica, keeps its connections, and refuses writes on them (READONLY). Then the
@@ -17,7 +17,8 @@
 #include "redis/topology.h"
 
 #define LOADING_PAUSE_NS (100 * INT64_C(1000000))
-#define RENEW_NS         (1000 * INT64_C(1000000)) /* the first pause between two connections */
+/* the first pause between two times that links are closed */
+#define RENEW_NS         (1000 * INT64_C(1000000))
 #define RENEW_MOST_NS    (64 * RENEW_NS)
 
 struct single {
@@ -25,8 +26,8 @@ struct single {
 	struct kvw_redis *client;
 	struct kvw_redis_server *server;
 	int64_t renew_ns; /* time before which links are not closed again */
-	int64_t pause_ns; /* pause from one closing of links to the next */
-	bool refused;     /* the server that was connected to last has refused a write */
+	int64_t pause_ns; /* present length of that pause */
+	bool refused;     /* the server to which links were connected last has refused a write */
 };
 
 static enum kvw_err single_create(struct kvw_redis *r, const struct kvw_redis_options *options,
@@ -58,14 +59,14 @@ static enum kvw_redis_route single_route(struct kvw_redis_topology *self,
 	return KVW_REDIS_ROUTE_TO;
 }
 
-/* False: renewed too recently. */
+/* Closes all links and resolves the name again. Returns false if that was done too recently. */
 static bool renew(struct single *t, struct kvw_redis_server *server)
 {
 	const struct kvw_redis_env *env = kvw_redis_client_env(t->client);
 	int64_t now_ns = kvw_redis_now(env);
 
 	if (!kvw_redis_server_ready(server))
-		return true; /* a link refused that has been closed since */
+		return true; /* this link was closed after an earlier refusal already */
 	if (now_ns < t->renew_ns) {
 		t->refused = true;
 		return false;

@@ -175,7 +175,7 @@ const char *kvw_redis_url_parse(const char *text, struct kvw_redis_url *out)
 	return kvw_redis_url_parse_as(scheme, text, out);
 }
 
-/* Parses the database after a '?', in redis-py's form. */
+/* Parses the database after a '?', in the form that redis-py uses. */
 static bool parse_option(
 	const struct kvw_redis_scheme *scheme, const char *option, struct kvw_redis_url *out)
 {

@@ -19,12 +19,12 @@
 #include <stdint.h>
 
 #define KVW_REDIS_URL_NODES 16
-#define KVW_REDIS_URL_TEXT  256 /* room for a host, a user, a password or a path, with its NUL */
+#define KVW_REDIS_URL_TEXT  256 /* room for a host, user, password or path, with its NUL */
 
 enum kvw_redis_kind { KVW_REDIS_SINGLE, KVW_REDIS_CLUSTER, KVW_REDIS_SENTINEL, KVW_REDIS_UNIX };
 
 struct kvw_redis_node {
-	char host[KVW_REDIS_URL_TEXT]; /* a name or an address, no brackets */
+	char host[KVW_REDIS_URL_TEXT]; /* a name or an address, without brackets */
 	uint16_t port;
 };
 
@@ -39,34 +39,36 @@ struct kvw_redis_url {
 	char path[108]; /* KVW_REDIS_UNIX */
 };
 
-/* Parses a URL. NULL: success. Else a static text of what was expected, and *out is undefined. */
+/* Parses a URL. NULL: success. Otherwise a static text that says what was expected, and *out is
+ * undefined. */
 const char *kvw_redis_url_parse(const char *text, struct kvw_redis_url *out);
 
-/* Prints the URL without user and password, for people; into room bytes. */
+/* Writes the URL without user and password into `room` bytes, for people. */
 void kvw_redis_url_print(const struct kvw_redis_url *url, char *out, size_t room);
 
-/* A scheme, the text before "://", and the form of the rest. */
+/* A scheme, which is the text before "://", and which form its URLs have. */
 struct kvw_redis_scheme {
 	const char *name;
 	enum kvw_redis_kind kind;
 	bool tls;
-	bool databases; /* a database number may follow the servers */
+	bool databases; /* a database's number may follow the servers */
 	uint16_t port;  /* default port */
 };
 
-/* The scheme of a URL; NULL: it is none of Redis'. */
+/* Returns the scheme of a URL; NULL: it is none of those for Redis. */
 const struct kvw_redis_scheme *kvw_redis_scheme_of(const char *text);
 
-/* As kvw_redis_url_parse, for a text with this scheme, which may be the caller's own: URLs of other
- * kinds of servers have the same form. */
+/* As kvw_redis_url_parse, for a text with this scheme, which the caller may have defined: URLs of
+ * other kinds of servers have the same form. */
 const char *kvw_redis_url_parse_as(
 	const struct kvw_redis_scheme *scheme, const char *text, struct kvw_redis_url *out);
 
-/* Percent-decodes; false: no room, a broken escape, or a NUL. */
+/* Decodes a percent-encoded text. Returns false if there is no room, or if an escape is broken or
+ * stands for a NUL. */
 bool kvw_redis_url_decode(const char *text, size_t len, char *out, size_t room);
 
-/* Parses a whole text as a number of at most seven digits, up to `most`: a port, a database, a
- * slot. */
+/* Parses a whole text as a number of at most seven digits, and at most `most`: a port, a database,
+ * or a slot. */
 bool kvw_redis_number(const char *text, size_t len, uint32_t most, uint32_t *out);
 
 #endif

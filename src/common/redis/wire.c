@@ -1,5 +1,5 @@
 /*
- * wire.c - a socket that never blocks.
+ * wire.c - sends and receives over a socket that never blocks.
  */
 #include "redis/wire.h"
 
@@ -13,8 +13,8 @@
 
 #include "redis/wire_tls.h"
 
-/* Keepalive detects a vanished peer of an idle connection after about half a minute; with commands
- * under way their deadlines do. */
+/* Keepalive detects after about half a minute that the peer of an idle connection has vanished;
+ * while commands are under way, their deadlines detect it. */
 #define KEEPALIVE_IDLE_S     15
 #define KEEPALIVE_INTERVAL_S 5
 #define KEEPALIVE_PROBES     3
@@ -27,12 +27,12 @@ static bool fail_wire(struct kvw_redis_wire *w, int error)
 	return false;
 }
 
-/* Bytes in the send buffer should still be in the processor's cache when the kernel sends them:
- * with a buffer of megabytes large values cost both sides a third more. The size is enough for a
- * local network: the kernel doubles it. */
+/* The send buffer is small so that bytes are still in the processor's cache when the kernel sends
+ * them: with a buffer of megabytes large values cost both sides a third more. The size is enough
+ * for a local network, since the kernel doubles it. */
 #define SEND_BUFFER_BYTES (256 << 10)
 
-/* Tunes the socket: a refused option is no failure. */
+/* Sets options of the socket; it is no failure if one is refused. */
 static void tune(int fd, int family)
 {
 	const struct {
@@ -140,7 +140,7 @@ ssize_t kvw_redis_wire_receive(struct kvw_redis_wire *w, const struct iovec *pie
 		n = recvmsg(w->fd, &message, 0);
 	while (n < 0 && errno == EINTR);
 	if (n > 0) {
-		/* a short read has emptied the socket; more bytes are a new edge */
+		/* a short read means that the socket is empty; further bytes cause a new edge */
 		if (!w->ending && (size_t)n < bytes_of(pieces, count))
 			w->readable = false;
 		w->received += (uint64_t)n;

@@ -1,8 +1,8 @@
 /*
- * wire_tls.c - TLS on a wire, by OpenSSL.
+ * wire_tls.c - TLS on a connection, by OpenSSL.
  *
- * OpenSSL gets a BIO of this file: its own socket BIO writes in a way that raises SIGPIPE, and
- * calls the kernel also when the socket is known to be empty.
+ * OpenSSL reads and writes through a BIO that this file defines: its own socket BIO writes in a way
+ * that raises SIGPIPE, and calls the kernel also when the socket is known to be empty.
  *
  * Received records are decrypted in OpenSSL's buffer and copied once, into the value's memory; the
  * buffer is large, so that one system call receives many records. Sent records are cut from the
@@ -82,7 +82,8 @@ static bool is_given(const char *text)
 	return text != NULL && text[0] != '\0';
 }
 
-/* Writes "what PATH: reason" with OpenSSL's oldest error, the cause of the others. */
+/* Writes "what PATH: reason". The reason is the oldest error in OpenSSL's queue, which is the cause
+ * of the others. */
 static bool complain(char *why, const char *what, const char *path)
 {
 	unsigned long code = ERR_peek_error();
@@ -147,7 +148,8 @@ fail:
 
 /* --- failures --------------------------------------------------------------------------------- */
 
-/* Stores the cause as text: OpenSSL's reason, its verdict on a certificate, or errno. */
+/* Stores the cause of a failure as text: OpenSSL's reason, the fault that it found in a
+ * certificate, or errno. */
 static ssize_t note_failure(struct kvw_redis_wire *w, int ssl_error, int error)
 {
 	unsigned long code = ERR_peek_error();
@@ -188,7 +190,7 @@ static bool expect_host(SSL *ssl, const char *host)
 	return SSL_set1_host(ssl, host) == 1 && SSL_set_tlsext_host_name(ssl, host) == 1;
 }
 
-/* Each connection has its own methods, so that none is shared or left allocated. */
+/* Each connection has its own BIO methods, so that none is shared or left allocated. */
 static BIO *bio_for(struct kvw_redis_wire *w)
 {
 	BIO_METHOD *method = BIO_meth_new(BIO_TYPE_SOURCE_SINK, "kvw_redis_wire");
@@ -255,7 +257,7 @@ void kvw_redis_wire_tls_close(struct kvw_redis_wire *w)
 {
 	ERR_clear_error();
 	if (w->secured && !w->failed && !w->blocked)
-		(void)SSL_shutdown(w->ssl); /* sends close_notify if there is room */
+		(void)SSL_shutdown(w->ssl); /* sends close_notify, if the socket takes it */
 	ERR_clear_error();
 	SSL_free(w->ssl);
 	BIO_meth_free(w->bio_method);
@@ -263,9 +265,9 @@ void kvw_redis_wire_tls_close(struct kvw_redis_wire *w)
 	w->bio_method = NULL;
 }
 
-/* The bytes of the next record: a long piece itself, or short ones copied together. The result
- * stays the same while the pieces begin with the same bytes, and never shrinks when pieces are
- * added. */
+/* Returns the bytes for the next record: a long piece itself, or short pieces copied together. The
+ * result stays the same while the pieces begin with the same bytes, and never gets shorter when
+ * pieces are added. */
 static struct iovec next_record(
 	const struct iovec *pieces, size_t count, size_t skip, char *together)
 {
@@ -290,7 +292,8 @@ static struct iovec next_record(
 	return record;
 }
 
-/* Handles n <= 0 of SSL_write or SSL_read. 0: try again after an event; -1: failure. */
+/* Handles a result n <= 0 of SSL_write or SSL_read. Returns 0: try again after an event; -1:
+ * failure. */
 static ssize_t not_now(struct kvw_redis_wire *w, int n, bool writing)
 {
 	int error = errno, ssl_error = SSL_get_error(w->ssl, n);

@@ -1,5 +1,5 @@
 /*
- * wire_tls.h - TLS of a wire: wire_tls.c's functions for wire.c.
+ * wire_tls.h - those functions of TLS connections that wire.c calls.
  */
 #ifndef KVW_REDIS_WIRE_TLS_H
 #define KVW_REDIS_WIRE_TLS_H

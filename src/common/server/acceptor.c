@@ -1,5 +1,5 @@
 /*
- * acceptor.c - see acceptor.h.
+ * acceptor.c - accepts clients on the listening socket of an event loop.
  */
 #include "server/acceptor.h"
 
@@ -7,9 +7,10 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-#define ACCEPTS_AT_ONCE 64 /* clients per turn, for fairness to other sockets */
+/* most clients accepted in one turn, so that other sockets get their turn */
+#define ACCEPTS_AT_ONCE 64
 
-/* Opens reserve descriptors until it is full or none is left. */
+/* Opens descriptors for the reserve until it is full or no descriptor is left. */
 static void fill_reserve(struct kvw_reserve *reserve)
 {
 	while (reserve->held < KVW_RESERVE_FDS) {
@@ -40,8 +41,8 @@ static int accept_one(struct kvw_acceptor *acceptor, struct sockaddr_storage *pe
 	return accept4(acceptor->fd, (struct sockaddr *)peer, &len, SOCK_NONBLOCK | SOCK_CLOEXEC);
 }
 
-/* Stops watching: no client can be accepted, and the readable socket would wake the loop for
- * ever. */
+/* Stops watching the listening socket, because no client can be accepted and the readable socket
+ * would wake the loop again and again. */
 static void rest(struct kvw_acceptor *acceptor)
 {
 	if (acceptor->ops->starved != NULL)
@@ -57,7 +58,7 @@ static bool out_of_descriptors(void)
 	return errno == EMFILE || errno == ENFILE;
 }
 
-/* Without a free descriptor: takes one connection off the queue and refuses it. */
+/* Called when no descriptor is free: takes one connection from the queue and refuses it. */
 static void shed(struct kvw_acceptor *acceptor)
 {
 	struct kvw_reserve *reserve = acceptor->reserve;
@@ -76,7 +77,8 @@ static void shed(struct kvw_acceptor *acceptor)
 		rest(acceptor);
 }
 
-/* Accepts the next client. -1: none; a client may have been refused. Under the reserve's lock. */
+/* Accepts the next client. Returns -1 if there is none; a client may have been refused then. The
+ * caller holds the reserve's lock. */
 static int next_client(struct kvw_acceptor *acceptor, struct sockaddr_storage *peer)
 {
 	int fd = -1;
@@ -117,7 +119,7 @@ void kvw_acceptor_run(struct kvw_acceptor *acceptor)
 
 static void on_event(struct kvw_io *io)
 {
-	kvw_acceptor_run((struct kvw_acceptor *)io); /* io is its first member */
+	kvw_acceptor_run((struct kvw_acceptor *)io); /* io is the first member of an acceptor */
 }
 
 void kvw_acceptor_init(

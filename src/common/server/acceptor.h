@@ -2,9 +2,9 @@
  * acceptor.h - accepts clients on the listening socket of an event loop.
  *
  * A process without a free descriptor cannot accept, and the waiting connection would wake the loop
- * for ever. So the program keeps some descriptors in reserve: the acceptor closes one, accepts and
- * refuses the connection, and fills the reserve again. So a client gets a refusal at once, whether
- * descriptors or the program's own limit ran out.
+ * again and again. So the program keeps some descriptors in reserve: the acceptor closes one,
+ * accepts and refuses the connection, and fills the reserve again. So a client gets a refusal at
+ * once, whether descriptors or the program's own limit ran out.
  *
  * Acceptors of several loops share one reserve and accept one at a time, lest one take the
  * descriptor that another one closed. Any other thread may take it: then free descriptors go to the
@@ -34,14 +34,14 @@ struct kvw_acceptor;
 struct kvw_acceptor_ops {
 	/* Called before the clients of one turn, for example to read the clock. */
 	void (*begin)(struct kvw_acceptor *acceptor);
-	/* True: there is room for one more connection, which is counted from now on. */
+	/* Returns true if there is room for one more connection, which is counted from then on. */
 	bool (*admit)(struct kvw_acceptor *acceptor);
 	/* Serves an admitted client. Takes fd. peer is borrowed for the call. */
 	void (*serve_take)(struct kvw_acceptor *acceptor, int fd, const struct sockaddr *peer);
 	/* Refuses a client: answers if that is possible without waiting. Takes fd. */
 	void (*refuse_take)(struct kvw_acceptor *acceptor, int fd, enum kvw_refusal why);
-	/* Optional. Called if not even a refusal was possible, for want of a descriptor or
-	 * memory. */
+	/* Optional. Called if a client could not even be refused, because a descriptor or memory
+	 * was missing. */
 	void (*starved)(struct kvw_acceptor *acceptor);
 };
 
@@ -49,9 +49,9 @@ struct kvw_acceptor_ops {
 
 /* Descriptors that a program keeps for refusals. */
 struct kvw_reserve {
-	pthread_mutex_t lock; /* guards the members below; held during an accept */
+	pthread_mutex_t lock; /* guards the members below; held while a client is accepted */
 	int fds[KVW_RESERVE_FDS];
-	int held; /* the first `held` descriptors are open */
+	int held; /* number of open descriptors, which come first in the array */
 };
 
 void kvw_reserve_init(struct kvw_reserve *reserve);
@@ -61,36 +61,37 @@ void kvw_reserve_finish(struct kvw_reserve *reserve);
 struct kvw_acceptor {
 	struct kvw_io io; /* first */
 	const struct kvw_acceptor_ops *ops;
-	int fd;       /* listening, owned; -1: none, or stopped */
-	struct kvw_reserve own; /* empty where it is shared */
+	int fd;       /* the listening socket, owned; -1: there is none, or accepting has stopped */
+	struct kvw_reserve own; /* empty if the acceptor shares another reserve */
 	struct kvw_reserve *reserve; /* own, or borrowed */
-	struct kvw_io_set *set; /* of kvw_acceptor_watch, borrowed; NULL: before it */
+	/* the set given to kvw_acceptor_watch, borrowed; NULL before that call */
+	struct kvw_io_set *set;
 	bool resting;           /* not watched */
 };
 
-/* Takes fd (-1: this loop does not accept). Cannot fail; to be followed by
- * kvw_acceptor_finish(). */
+/* Initializes an acceptor and takes over fd (-1: this loop does not accept). Cannot fail.
+ * kvw_acceptor_finish() must follow. */
 void kvw_acceptor_init(
 	struct kvw_acceptor *acceptor, const struct kvw_acceptor_ops *ops, int fd);
 
-/* Makes the acceptor use this reserve instead of its own; before kvw_acceptor_watch. Borrowed until
- * kvw_acceptor_finish. */
+/* Makes the acceptor use this reserve instead of its own. To be called before kvw_acceptor_watch.
+ * The reserve is borrowed until kvw_acceptor_finish. */
 void kvw_acceptor_share(struct kvw_acceptor *acceptor, struct kvw_reserve *reserve);
 
-/* Starts to accept, on events of the set. Does nothing without a descriptor. */
+/* Begins to accept when the set reports clients. Does nothing without a listening socket. */
 enum kvw_err kvw_acceptor_watch(
 	struct kvw_acceptor *acceptor, struct kvw_io_set *set) KVW_MUST_CHECK;
 
-/* Accepts at most 64 waiting clients. The set calls it, and a loop before it stops. */
+/* Accepts at most 64 waiting clients. Called by the set, and by a loop before it stops. */
 void kvw_acceptor_run(struct kvw_acceptor *acceptor);
 
-/* From the loop's tick: refills the reserve, and then accepts again. */
+/* To be called at each tick of the loop: refills the reserve, and begins to accept again. */
 void kvw_acceptor_tick(struct kvw_acceptor *acceptor);
 
-/* Closes the listening socket. The second time does nothing. */
+/* Closes the listening socket. A second call does nothing. */
 void kvw_acceptor_stop(struct kvw_acceptor *acceptor);
 
-/* The same, and closes the reserve. */
+/* Does the same, and closes the reserve's descriptors. */
 void kvw_acceptor_finish(struct kvw_acceptor *acceptor);
 
 #endif

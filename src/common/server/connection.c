@@ -1,8 +1,8 @@
 /*
- * connection.c - heads, time limits, and the states of a connection; see connection.h.
+ * connection.c - heads, time limits, and the states of a connection.
  *
- * Each turn of a connection is bounded, so that a connection with endless input does not block the
- * others.
+ * Each turn of a connection does a bounded amount of work, so that a connection with endless input
+ * does not block the others.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -14,7 +14,7 @@
 
 /* --- limits of time --------------------------------------------------------------------------- */
 
-/* Whether the body arrives fast enough. If so, the timer checks again in a second. */
+/* Returns whether the body arrives fast enough. If so, the timer checks again after a second. */
 static bool body_in_time(struct kvw_conn *conn)
 {
 	const struct kvw_clients_limits *limits = kvw_conn_limits(conn);
@@ -26,8 +26,8 @@ static bool body_in_time(struct kvw_conn *conn)
 	return true;
 }
 
-/* Takes bytes that wait in the kernel, which count for the rate, too. False: the body needs no
- * check any more. */
+/* Reads bytes that wait in the kernel, because they count for the rate, too. Returns false if the
+ * body needs no check any more. */
 static bool look_for_more(struct kvw_conn *conn)
 {
 	if (conn->state != KVW_CONN_BODY)
@@ -84,7 +84,7 @@ static void timeout(struct kvw_timer *timer, int64_t now_ns)
 		passed(conn, KVW_CONN_TIME_WRITE);
 		kvw_conn_close(conn, true);
 		return;
-	case KVW_CONN_TIMER_WATCH: /* the client read the answer: no reset came */
+	case KVW_CONN_TIMER_WATCH: /* the client has read the answer, since no reset has come */
 		conn->until_read = false;
 		kvw_conn_close(conn, false);
 		return;
@@ -100,7 +100,8 @@ static void timeout(struct kvw_timer *timer, int64_t now_ns)
 
 /* --- heads ------------------------------------------------------------------------------------ */
 
-/* Handles a whole head of len bytes: checks the body's framing; the program does the rest. */
+/* Handles a whole head of len bytes: checks the body's framing, then passes the request to the
+ * program. */
 static void begin_request(struct kvw_conn *conn, size_t len)
 {
 	struct kvw_clients *clients = conn->clients;
@@ -120,8 +121,8 @@ static void begin_request(struct kvw_conn *conn, size_t len)
 	conn->head_method = head->head_method;
 	conn->expects = head->expect_continue;
 	conn->body_left = head->framing == KVW_FRAME_LENGTH ? head->content_length : 0;
-	/* Cleared when the body is received: a client that waits for "100 Continue" may never send
-	 * it. */
+	/* Set to false when the body is received. A client that waits for "100 Continue" may never
+	 * send it. */
 	conn->body_unread = head->framing == KVW_FRAME_CHUNKED || conn->expects;
 	conn->until_read = false;
 	conn->body_got = 0;
@@ -138,7 +139,7 @@ static void begin_request(struct kvw_conn *conn, size_t len)
 		clients->options.ops->request(conn);
 }
 
-/* True: a request was begun or refused. */
+/* Looks for a head in the buffer. Returns true if a request was begun or refused. */
 static bool take_head(struct kvw_conn *conn)
 {
 	const char *data;
@@ -179,7 +180,7 @@ static bool take_head(struct kvw_conn *conn)
 
 /* --- the turn --------------------------------------------------------------------------------- */
 
-/* Whether no byte of a request has come. */
+/* Returns whether no byte of a request has come. */
 static bool is_idle(const struct kvw_conn *conn)
 {
 	return conn->state == KVW_CONN_HEAD && conn->in_end == conn->in_begin && !conn->io.readable;

@@ -1,5 +1,5 @@
 /*
- * connection_answer.c - writes answers, and keeps the rest that the socket did not take.
+ * connection_answer.c - writes answers, and keeps the bytes that the socket did not take.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -7,7 +7,8 @@
 #include "server/connection_parts.h"
 
 #define HEAD_BYTES 768
-#define LINGER_NS  (UINT64_C(2) * KVW_NS_PER_S) /* lest a reset overtakes the last answer */
+/* time before the connection closes, so that no reset overtakes the last answer */
+#define LINGER_NS  (UINT64_C(2) * KVW_NS_PER_S)
 #define WATCH_NS   (UINT64_C(1) * KVW_NS_PER_S)
 
 static void write_head(
@@ -33,7 +34,7 @@ static void write_head(
 	kvw_write_literal(w, "\r\n");
 }
 
-/* Keeps the unsent rest; false: no memory. */
+/* Keeps the bytes that are not sent yet. Returns false if memory is short. */
 static bool keep_rest(struct kvw_conn *conn, const struct iovec *iov, int count, size_t sent)
 {
 	size_t total = 0, used = 0;
@@ -63,13 +64,13 @@ void kvw_conn_part(struct kvw_conn *conn)
 	kvw_io_shutdown(&conn->io);
 }
 
-/* Chooses the state after a sent answer. */
+/* Chooses the next state when an answer is sent. */
 static void answered(struct kvw_conn *conn)
 {
 	if (!conn->io.peer_closed && !conn->io.broken)
-		conn->until_read = false; /* the client has not closed its side */
+		conn->until_read = false; /* the client has not closed its sending side */
 	if (conn->until_read) {
-		/* The client had closed its sending side. If it is gone altogether, this answer
+		/* The client has closed its sending side. If the whole client is gone, this answer
 		 * causes a reset. */
 		conn->state = KVW_CONN_LINGER;
 		kvw_conn_timer(conn, KVW_CONN_TIMER_WATCH, WATCH_NS);

@@ -1,5 +1,6 @@
 /*
- * connection_body.c - bodies: collected, received by the program, or discarded.
+ * connection_body.c - reads bodies: to collect them, for the program to receive, or to discard
+ * them.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -25,7 +26,7 @@ bool kvw_conn_receive(struct kvw_conn *conn, void (*receive)(struct kvw_conn *co
 	conn->receive = receive;
 	conn->body_unread = false;
 	if (!conn->expects || conn->in_end > conn->in_begin)
-		return true; /* the client does not wait for 100 Continue */
+		return true; /* the client sends the body without a "100 Continue" */
 	if (kvw_io_writev(&conn->io, &iov, 1) == (ssize_t)iov.iov_len)
 		return true;
 	kvw_conn_close(conn, true);
@@ -64,7 +65,8 @@ static void hand_over_body(struct kvw_conn *conn)
 		kvw_conn_refuse(conn, KVW_CONN_BAD_HEAD, error.status, error.message);
 }
 
-/* True: bytes of the body were taken, and the body goes on. */
+/* Takes bytes of the body from the buffer. Returns true if some were taken and the body is not
+ * complete. */
 static bool collect_buffered(struct kvw_conn *conn)
 {
 	struct kvw_whole_body *whole = conn->whole;
@@ -72,7 +74,7 @@ static bool collect_buffered(struct kvw_conn *conn)
 	enum kvw_err err;
 
 	if (have == 0) {
-		conn->in_begin = conn->in_end = 0; /* the head may have filled it */
+		conn->in_begin = conn->in_end = 0; /* the head may have filled the buffer */
 		return true;
 	}
 	err = kvw_body_feed(
@@ -128,7 +130,7 @@ void kvw_conn_collect(struct kvw_conn *conn, const char *data, size_t len)
 
 /* --- thrown away ------------------------------------------------------------------------------ */
 
-/* Skips bytes of the body in the buffer; returns their number. */
+/* Drops those bytes of the body that are in the buffer; returns their number. */
 static size_t skip_buffered(struct kvw_conn *conn)
 {
 	size_t have = conn->in_end - conn->in_begin;
@@ -169,7 +171,8 @@ bool kvw_conn_drain(struct kvw_conn *conn)
 	return false;
 }
 
-/* Closing with bytes unread would reset the connection, and the answer with it. */
+/* Closing while unread bytes are in the kernel would reset the connection, and the answer could be
+ * lost with it. */
 void kvw_conn_linger(struct kvw_conn *conn)
 {
 	char scratch[64 << 10];
@@ -190,5 +193,5 @@ void kvw_conn_linger(struct kvw_conn *conn)
 	else if (n > 0 && conn->io.readable)
 		kvw_io_again(&conn->io);
 	else if (n == 0)
-		conn->io.readable = false; /* only a reset is waited for */
+		conn->io.readable = false; /* only a reset matters now */
 }

@@ -1,7 +1,7 @@
 /*
- * connection_life.c - input buffers, waits and ends of connections.
+ * connection_life.c - input buffers, waits and the end of connections.
  *
- * A connection holds an input buffer only while there is input in it.
+ * A connection has an input buffer only while there is input in it.
  */
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 /*
- * listen.c - see listen.h.
+ * listen.c - opens a listening socket for an address HOST:PORT.
  */
 #include "server/listen.h"
 
@@ -14,9 +14,9 @@
 
 #include "settings/address.h"
 
-/* The kernel limits it to net.core.somaxconn. */
+/* The kernel lowers it to net.core.somaxconn. */
 #define BACKLOG     4096
-#define REASON_ROOM 70 /* room in `why` besides the address */
+#define REASON_ROOM 70 /* room in `why` for the reason, in addition to the address */
 
 /* Closes fd, keeping errno. */
 static int close_failed(int fd)
@@ -41,8 +41,8 @@ static int bound_socket(const struct addrinfo *info, bool shared)
 	return fd;
 }
 
-/* SO_REUSEPORT alone would let two programs share a port in silence, so before the first shared
- * socket one without it is bound and closed. */
+/* With SO_REUSEPORT two programs could share a port without noticing. So before the first socket
+ * with it, one without it is bound and closed. */
 static int listen_on(const struct addrinfo *info, enum kvw_listen_share share)
 {
 	int fd, one = 1;

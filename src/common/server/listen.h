@@ -1,8 +1,8 @@
 /*
- * listen.h - a listening socket from HOST:PORT.
+ * listen.h - opens a listening socket for an address HOST:PORT.
  *
- * One function for clients of kvway, its admin address and kvtierd. It resolves the host, so it may
- * block: for the start of a program, not for an event loop.
+ * Used for kvway's clients, its admin address and kvtierd. The host's name is resolved, so the
+ * function may block: it is for the start of a program, not for an event loop.
  */
 #ifndef KVW_LISTEN_H
 #define KVW_LISTEN_H
@@ -11,12 +11,13 @@
 
 #include "kvway/err.h"
 
-#define KVW_LISTEN_TEXT 80 /* room for a bound address as text */
+#define KVW_LISTEN_TEXT 80 /* room for the text of an address */
 
 enum kvw_listen_share {
-	KVW_LISTEN_ALONE, /* no other socket may listen on the address */
-	KVW_LISTEN_FIRST, /* no other yet; more of this process follow (SO_REUSEPORT) */
-	KVW_LISTEN_NEXT,  /* one of those that follow */
+	KVW_LISTEN_ALONE, /* no other socket listens on the address */
+	/* the first of several sockets of this process on the address (SO_REUSEPORT) */
+	KVW_LISTEN_FIRST,
+	KVW_LISTEN_NEXT,  /* one of the sockets after the first */
 };
 
 /*

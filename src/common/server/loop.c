@@ -1,5 +1,5 @@
 /*
- * loop.c - see loop.h.
+ * loop.c - runs a loop's turns, delivers mail, and distributes clients.
  *
  * Mail is a lock-free stack: other threads push, the loop takes all mail at once and reverses it.
  * The thread that pushes onto an empty stack wakes the loop.
@@ -29,7 +29,8 @@ void kvw_server_loop_post(struct kvw_server_loop *loop, struct kvw_mail *mail)
 {
 	struct kvw_mail *first;
 
-	/* The loop may take the mail and end before the wake. */
+	/* Counted before the push, because the loop may deliver the mail and end before this thread
+	 * wakes it. */
 	atomic_fetch_add_explicit(&loop->posting, 1, memory_order_relaxed);
 	first = atomic_load_explicit(&loop->mail, memory_order_relaxed);
 	do {
@@ -75,7 +76,7 @@ static void woken(struct kvw_io *io)
 
 /* --- accepting -------------------------------------------------------------------------------- */
 
-/* A client on its way to its loop. */
+/* A client on its way to the loop that will serve it. */
 struct handed {
 	struct kvw_mail mail;
 	int fd;
@@ -121,7 +122,8 @@ static struct kvw_server_loop *choose_loop(struct kvw_server_loop *accepting)
 		if (atomic_load(&l->conn_count) < atomic_load(&best->conn_count))
 			best = l;
 	atomic_fetch_add(&best->conn_count, 1);
-	/* Read after the count: a draining loop either sees the count, or may have ended. */
+	/* `draining` is read after the client was counted: the other loop either sees the count
+	 * before it ends, or may have ended already. */
 	if (best == accepting || !atomic_load(&accepting->server->draining))
 		return best;
 	atomic_fetch_sub(&best->conn_count, 1);
@@ -150,7 +152,8 @@ static void serve_take(struct kvw_acceptor *acceptor, int fd, const struct socka
 	struct handed *handed = loop == accepting ? NULL : malloc(sizeof(*handed));
 
 	(void)peer;
-	if (loop != accepting && handed == NULL) { /* out of memory: the client stays here */
+	/* memory is short, so this loop serves the client itself */
+	if (loop != accepting && handed == NULL) {
 		atomic_fetch_sub(&loop->conn_count, 1);
 		atomic_fetch_add(&accepting->conn_count, 1);
 	}
@@ -178,8 +181,8 @@ static const struct kvw_acceptor_ops accepts = {
 
 /* --- turning ---------------------------------------------------------------------------------- */
 
-/* Handles all arrivals before the stop: clients in the accept queue, and requests without an event
- * so far. */
+/* Handles everything that arrived before the stop: clients in the accept queue, and requests for
+ * which no event was handled yet. */
 static void take_arrived(struct kvw_server_loop *loop)
 {
 	uint32_t before;
@@ -233,8 +236,8 @@ bool kvw_server_loop_turn(struct kvw_server_loop *loop, bool wait)
 		return false;
 	loop->now_ns = kvw_clock_ns();
 	if (loop->now_ns >= loop->tick_ns) {
-		/* Held up (a stopped process, a busy machine): what has come meanwhile is seen
-		 * before a timeout says that it did not come. */
+		/* The turn came late (the process was stopped, or the machine is busy): bytes that
+		 * came in the meantime are handled before timeouts are. */
 		if (loop->now_ns - loop->tick_ns > TICK_NS && !kvw_io_set_wait(&loop->sockets, 0))
 			return false;
 		loop->tick_ns = loop->now_ns + TICK_NS;

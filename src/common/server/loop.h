@@ -26,21 +26,22 @@
 
 struct kvw_server_loop;
 
-/* An object that another thread sends to a loop. Embedded in that object. */
+/* An object that another thread sends to a loop. Embedded in the data that it brings. */
 struct kvw_mail {
 	struct kvw_mail *next;
-	/* Called on the loop's thread; takes the mail. After the loop has ended (loop->ended):
-	 * called on the thread that finishes it, only to free the mail. */
+	/* Called on the loop's thread, and takes the mail. If the loop has ended (loop->ended), it
+	 * is called on the thread that finishes the loop, only to free the mail. */
 	void (*deliver)(struct kvw_mail *mail, struct kvw_server_loop *loop);
 };
 
-/* Shared by all loops of a server. Ready when zeroed, with the limits set. */
+/* Data that all loops of a server share. All zeroes but the limits: ready for use. */
 struct kvw_server {
 	uint32_t most; /* connections */
 	uint64_t drain_ns;
 	_Atomic uint32_t connections; /* now */
-	/* Not 0: another process accepts from the same socket: the accept queue is left to it, and
-	 * clients without a request have this long to send one. Written before `draining`. */
+	/* If not 0, another process accepts from the same socket: then the accept queue is left to
+	 * that process, and clients without a request have this long to send one. Set before
+	 * `draining`. */
 	uint64_t settle_ns;
 	_Atomic bool draining;        /* kvw_server_drain */
 };
@@ -63,24 +64,26 @@ struct kvw_server_loop_ops {
 struct kvw_server_loop {
 	const struct kvw_server_loop_ops *ops;
 	struct kvw_server *server;
-	char name[16];                /* of the thread */
-	struct kvw_server_loop *next; /* ring of loops that one accepts for; itself: alone */
+	char name[16];                /* name of the thread */
+	/* next in the ring of loops for which one accepts; a loop that is alone points to itself */
+	struct kvw_server_loop *next;
 	struct kvw_io_set sockets;
 	struct kvw_timers timers;
-	int64_t now_ns; /* monotonic, of the event being handled */
-	size_t waits;   /* answers being made elsewhere; the loop ends only at 0 */
+	int64_t now_ns; /* monotonic time of the event that is being handled */
+	/* number of answers being made by other parts; the loop ends only when there are none */
+	size_t waits;
 	_Atomic bool draining; /* it accepts no more */
-	bool lets_go;          /* draining, and clients without a request are closed */
+	bool lets_go; /* the server is draining, and clients without a request are closed now */
 	bool ended; /* its thread is over */
 	_Atomic uint32_t conn_count;
-	_Atomic int64_t turn_ns; /* when it turned last; INT64_MAX: ended */
+	_Atomic int64_t turn_ns; /* time of the last turn; INT64_MAX: the loop has ended */
 
 	/* private to loop.c */
 	struct kvw_acceptor acceptor;
 	struct kvw_io wake_io;
 	int wake_fd;
 	struct kvw_mail *_Atomic mail; /* newest first */
-	_Atomic uint32_t posting;      /* threads inside of kvw_server_loop_post */
+	_Atomic uint32_t posting;      /* number of threads inside kvw_server_loop_post */
 	int64_t tick_ns, settle_until_ns, drain_deadline_ns;
 	pthread_t thread;
 	bool started;
@@ -91,35 +94,39 @@ struct kvw_server_loop {
 enum kvw_err kvw_server_loop_init(struct kvw_server_loop *loop, struct kvw_server *server,
 	const struct kvw_server_loop_ops *ops, int listen_fd) KVW_MUST_CHECK;
 
-/* Makes a loop without socket accept from this one. On the loop's thread. Takes listen_fd, also on
- * failure. */
+/* Makes a loop that has no listening socket accept from listen_fd. To be called on the loop's
+ * thread. Takes over listen_fd, also on failure. */
 enum kvw_err kvw_server_loop_listen_take(
 	struct kvw_server_loop *loop, int listen_fd) KVW_MUST_CHECK;
 
-/* Puts `other`, which is alone, into the ring of `loop`. Before the start. */
+/* Puts `other`, which is alone, into the ring of `loop`. To be called before either is started. */
 void kvw_server_loop_join_ring(struct kvw_server_loop *loop, struct kvw_server_loop *other);
 
-/* Starts the thread. KVW_ENOMEM: no thread. */
+/* Starts the loop's thread. KVW_ENOMEM: no thread could be started. */
 enum kvw_err kvw_server_loop_start(struct kvw_server_loop *loop, const char *name) KVW_MUST_CHECK;
 
-/* Runs one turn, which waits for events until the next tick if `wait`. False: waiting failed. */
+/* Runs one turn. If `wait`, the turn waits for events, until the next tick. Returns false if
+ * waiting failed. */
 bool kvw_server_loop_turn(struct kvw_server_loop *loop, bool wait) KVW_MUST_CHECK;
 
-/* Any thread, before kvw_server_loop_finish(): a mail posted later is never delivered. */
+/* Sends mail to the loop. Any thread, but only before kvw_server_loop_finish(): later mail is never
+ * delivered. */
 void kvw_server_loop_post(struct kvw_server_loop *loop, struct kvw_mail *mail);
-/* The next tick comes at once. Any thread. */
+/* Makes the next tick come at once. Any thread. */
 void kvw_server_loop_wake(struct kvw_server_loop *loop);
 
-/* Counts a client of this loop beyond the limit, until kvw_server_loop_lost. */
+/* Counts one more client of this loop, even beyond the limit, until kvw_server_loop_lost. */
 void kvw_server_loop_gained(struct kvw_server_loop *loop);
-/* A client that serve_take got is gone. */
+/* Reports that a client that serve_take got is gone. */
 void kvw_server_loop_lost(struct kvw_server_loop *loop);
 
-/* Waits for the thread to end, while its server drains. Does nothing without a thread. */
+/* Waits until the loop's thread has ended; its server must be draining. Does nothing if there is no
+ * thread. */
 void kvw_server_loop_join(struct kvw_server_loop *loop);
 
-/* Delivers the remaining mail, cuts, closes; to be called when all loops of the ring have ended and
- * no thread posts any more. Waits for threads that are still inside kvw_server_loop_post. */
+/* Delivers the remaining mail, closes all clients, and frees the loop. To be called when all loops
+ * of the ring have ended and no thread posts any more. Waits for threads that are still inside
+ * kvw_server_loop_post. */
 void kvw_server_loop_finish(struct kvw_server_loop *loop);
 
 #endif

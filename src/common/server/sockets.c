@@ -1,8 +1,8 @@
 /*
- * sockets.c - see sockets.h.
+ * sockets.c - keeps the list of listening sockets, and finds them by address.
  *
  * Addresses are compared as the kernel has them, not as text, so that `localhost:80` finds a socket
- * that was bound as 127.0.0.1:80. Sets are small: look-ups are linear.
+ * that was bound as 127.0.0.1:80. Sets are small, so look-ups are linear.
  */
 #include "server/sockets.h"
 
@@ -122,7 +122,7 @@ enum kvw_err kvw_sockets_offer_take(struct kvw_sockets *set, enum kvw_socket_use
 	return KVW_OK;
 }
 
-/* Resolves the name to its first address, which kvw_listen would bind. */
+/* Resolves the name to its first address, which is the one that kvw_listen would bind. */
 static bool resolve(const char *address, struct sockaddr_storage *out)
 {
 	struct addrinfo hints = {.ai_family = AF_UNSPEC,

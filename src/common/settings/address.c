@@ -1,9 +1,9 @@
 /*
- * address.c - host:port and http[s]://host:port/prefix, taken apart.
+ * address.c - splits host:port and http[s]://host:port/prefix into their parts.
  *
  * Strict on purpose: accepted texts go unchanged into Host fields, socket calls and metric labels.
  * A host of digits and dots must be a whole IPv4 address (inet_aton's "127.1" and octal forms are
- * refused), a name follows RFC 1123 with '_' allowed, since container names use it.
+ * refused). A name must be as in RFC 1123, but with '_' allowed, since container names use it.
  */
 #include "settings/address.h"
 
@@ -20,7 +20,7 @@ static bool is_name_char(char c)
 	       c == '_';
 }
 
-/* Whether inet_pton accepts exactly these bytes. */
+/* Returns whether inet_pton accepts exactly these bytes. */
 static bool is_ip(int family, struct kvw_slice host)
 {
 	unsigned char binary[sizeof(struct in6_addr)];
@@ -33,8 +33,9 @@ static bool is_ip(int family, struct kvw_slice host)
 	return inet_pton(family, text, binary) == 1;
 }
 
-/* Labels of 1 to 63 characters between dots; the last one not all digits. A final dot (RFC 1034:
- * not relative to a search domain) is allowed. */
+/* Returns whether the host is a name: labels of 1 to 63 characters between dots, of which the last
+ * one is not all digits. A dot at the end is allowed (RFC 1034: not relative to a search
+ * domain). */
 static bool is_name(struct kvw_slice host)
 {
 	size_t label = 0;
@@ -79,7 +80,8 @@ static bool parse_port(struct kvw_slice text, uint16_t *port)
 	return true;
 }
 
-/* Length of the host with its brackets; port_at is past the ':' or text.len if there is none. */
+/* Finds the length of the host with its brackets. *port_at is the position after the ':', or
+ * text.len if there is none. */
 static enum kvw_address_fault find_host(struct kvw_slice text, size_t *host_len, size_t *port_at)
 {
 	const char *end;
@@ -101,7 +103,7 @@ static enum kvw_address_fault find_host(struct kvw_slice text, size_t *host_len,
 	return KVW_ADDRESS_OK;
 }
 
-/* default_port 0: a port must be written. */
+/* Splits host and port. default_port 0: the text must have a port. */
 static enum kvw_address_fault split_authority(
 	struct kvw_slice text, uint16_t default_port, struct kvw_address *out)
 {
@@ -134,10 +136,11 @@ enum kvw_address_fault kvw_address_split(struct kvw_slice text, struct kvw_addre
 	return split_authority(text, 0, out);
 }
 
-/* RFC 3986 pchar without percent signs, in non-empty segments that are not dots. */
+/* Checks that the prefix has only segments of RFC 3986 pchar without percent signs, none of them
+ * empty, "." or "..". */
 static enum kvw_address_fault check_prefix(struct kvw_slice prefix)
 {
-	size_t begin = 1; /* of the segment, past its '/' */
+	size_t begin = 1; /* begin of the segment, after its '/' */
 
 	for (size_t i = 1; i <= prefix.len && prefix.len > 0; i++) {
 		struct kvw_slice segment = {prefix.data + begin, i - begin};
@@ -159,7 +162,7 @@ static enum kvw_address_fault check_prefix(struct kvw_slice prefix)
 	return KVW_ADDRESS_OK;
 }
 
-/* Cuts "http://" or "https://" off. */
+/* Removes "http://" or "https://" from the text. */
 static enum kvw_address_fault cut_scheme(struct kvw_slice *text, bool *tls)
 {
 	const char *colon = text->len == 0 ? NULL : memmem(text->data, text->len, "://", 3);

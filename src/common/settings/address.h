@@ -16,10 +16,11 @@
 #define KVW_ADDRESS_MAX_HOST 254 /* RFC 1035, with a final dot */
 
 struct kvw_address {
-	/* Name, perhaps with a final dot, IPv4 or IPv6 without its brackets. */
+	/* A name, perhaps with a dot at its end, or an IPv4 address, or an IPv6 address without its
+	 * brackets. */
 	struct kvw_slice host;
 	bool v6;               /* host is an IPv6 address */
-	uint16_t port;         /* 0 is allowed: the kernel chooses (listening only) */
+	uint16_t port;         /* 0 is allowed for listening: then the kernel chooses the port */
 };
 
 /* The fault of a text. */
@@ -34,20 +35,22 @@ enum kvw_address_fault {
 	KVW_ADDRESS_BAD_SCHEME,
 	KVW_ADDRESS_USER,     /* user:password@ */
 	KVW_ADDRESS_QUERY,    /* '?' or '#' */
-	KVW_ADDRESS_BAD_PATH, /* characters, or a segment '.', '..' or empty */
-	KVW_ADDRESS_API_PATH, /* ends in /v1, which the requests' paths have */
+	/* the path has other characters, or a segment that is '.', '..' or empty */
+	KVW_ADDRESS_BAD_PATH,
+	KVW_ADDRESS_API_PATH, /* the path ends in /v1, which the paths of requests begin with */
 };
 
-/* KVW_ADDRESS_OK fills *out; else *out is untouched. */
+/* With KVW_ADDRESS_OK, *out has the parts; otherwise *out is not changed. */
 enum kvw_address_fault kvw_address_split(
 	struct kvw_slice text, struct kvw_address *out) KVW_MUST_CHECK;
 
 /* http[s]://host[:port][/prefix]. */
 struct kvw_url {
 	bool tls;                   /* https */
-	struct kvw_address address; /* port 80 or 443 if the text has none */
-	struct kvw_slice authority; /* host and port as written, as in the Host field */
-	struct kvw_slice prefix;    /* "" or "/prefix", without a final slash */
+	struct kvw_address address; /* the port is 80 or 443 if the text has none */
+	/* host and port as in the text, which is the form for the Host field */
+	struct kvw_slice authority;
+	struct kvw_slice prefix;    /* "" or "/prefix", without a slash at its end */
 };
 
 /* As kvw_address_split, for a URL. */

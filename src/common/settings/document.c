@@ -1,9 +1,9 @@
 /*
  * document.c - builds the tree from libyaml's events.
  *
- * libyaml's composer builds a tree, too, but keeps no order of mistakes, resolves aliases and
- * accepts everything; building from events takes no more lines. A fixed stack holds the open
- * mappings and lists, so nesting is bounded before libyaml reads their contents.
+ * libyaml can build a tree itself, but that does not report mistakes in the order of the text,
+ * resolves aliases and accepts everything; building from events takes no more code. A fixed stack
+ * holds the open mappings and lists, so nesting is bounded before libyaml reads their contents.
  *
  * After a mistake that leaves the rest readable (an alias, a tag) reading goes on; after a syntax
  * error of YAML the rest has no meaning, and reading ends with that one line.
@@ -22,7 +22,7 @@
 /* An open list or mapping. */
 struct level {
 	struct kvw_node *node;
-	struct kvw_node *key; /* of a mapping: key whose value comes next; else NULL */
+	struct kvw_node *key; /* in a mapping: the key whose value comes next; else NULL */
 };
 
 struct builder {
@@ -86,7 +86,7 @@ static enum kvw_err make_node(struct builder *b, const yaml_event_t *event, enum
 	return KVW_OK;
 }
 
-/* Puts a node into the tree: as root, entry, key or value. */
+/* Puts a node into the tree: as its root, or as an entry, key or value. */
 static void attach(struct builder *b, struct kvw_node *node)
 {
 	struct level *level;
@@ -112,7 +112,7 @@ static void attach(struct builder *b, struct kvw_node *node)
 	parent->count++;
 }
 
-/* Whether the next node is a key. */
+/* Returns whether the next node is a key. */
 static bool at_key(const struct builder *b)
 {
 	const struct level *level;
@@ -123,13 +123,14 @@ static bool at_key(const struct builder *b)
 	return level->node->kind == KVW_NODE_MAP && level->key == NULL;
 }
 
-/* The path of the current node, such as "workers[1].url"; cut if it does not fit. NULL at the
- * top. */
+/* Writes the path of the current node, such as "workers[1].url", cut if it does not fit. Returns
+ * NULL at the top. */
 static const char *path_here(const struct builder *b, char *out, size_t room)
 {
 	size_t used = 0;
 
-	/* The key or index in level i - 1 names level i; the current node has no level yet. */
+	/* Level i is named by the key or index in level i - 1. The current node has no level
+	 * yet. */
 	for (size_t i = 1; i <= b->depth && used < room; i++) {
 		const struct level *in = &b->levels[i - 1];
 		const struct kvw_node *key = i < b->depth ? b->levels[i].node->key : in->key;
@@ -233,7 +234,7 @@ static void on_close(struct builder *b)
 {
 	struct kvw_node *node = b->levels[--b->depth].node;
 
-	/* A mapping or list as key was refused when it began; its value has no name. */
+	/* A mapping or list as a key was refused when it began, so its value has no name. */
 	if (b->depth > 0 && b->levels[b->depth - 1].key == node)
 		node->kind = KVW_NODE_BAD;
 }
@@ -264,7 +265,7 @@ static enum kvw_err on_event(struct builder *b, const yaml_event_t *event)
 	}
 }
 
-/* Line and column of a byte; a column is a character, as libyaml counts. */
+/* Returns line and column of a byte; a column is a character, as libyaml counts. */
 static struct kvw_place place_of_byte(const char *text, size_t offset)
 {
 	struct kvw_place place = {.line = 1, .column = 1};
@@ -282,7 +283,7 @@ static struct kvw_place place_of_byte(const char *text, size_t offset)
 	return place;
 }
 
-/* Reports libyaml's error in kvway's wording. */
+/* Reports libyaml's error in kvway's own words. */
 static enum kvw_err report_syntax(struct builder *b, const yaml_parser_t *parser)
 {
 	const char *problem = parser->problem != NULL ? parser->problem : "not valid YAML";
@@ -299,13 +300,13 @@ static enum kvw_err report_syntax(struct builder *b, const yaml_parser_t *parser
 		kvw_report_mistake(b->report, place_of_byte(b->text, offset), NULL,
 			"found %s 0x%02X (%s), expected UTF-8 text",
 			control ? "a control character" : "the byte",
-			/* libyaml's own value is 0, or the character's, unless a single byte is
-			 * wrong. */
+			/* libyaml's value is 0, or the whole character, unless a single byte is
+			 * wrong, so the byte is read from the text */
 			offset < b->len ? (unsigned)(unsigned char)b->text[offset] : 0, problem);
 		return KVW_EINVAL;
 	}
-	/* The index counts characters, so it points at the tab only after ASCII text; then name the
-	 * tab. */
+	/* libyaml's index counts characters, so it points at the tab only if the text before is
+	 * ASCII; then the message names the tab. */
 	if (index < b->len && b->text[index] == '\t' && strstr(problem, "cannot start") != NULL)
 		kvw_report_mistake(b->report, place_of(&parser->problem_mark), NULL,
 			"found a tab, expected spaces: YAML does not indent with tabs");

@@ -15,52 +15,56 @@
 #include "kvway/err.h"
 #include "settings/report.h"
 
-#define KVW_DOCUMENT_DEPTH 16      /* levels of nesting; the configuration needs 4 */
+#define KVW_DOCUMENT_DEPTH 16      /* most levels of nesting; the configuration needs 4 */
 #define KVW_DOCUMENT_NODES 200000u /* keys and values */
 
 enum kvw_node_kind {
 	KVW_NODE_SCALAR,
 	KVW_NODE_LIST,
 	KVW_NODE_MAP,
-	KVW_NODE_BAD, /* already reported: skipped in silence */
+	KVW_NODE_BAD, /* a node with a mistake, which was reported: readers skip it */
 };
 
 /* Owned by its document. */
 struct kvw_node {
 	struct kvw_node *next;  /* next node of the same list or mapping */
-	struct kvw_node *first; /* LIST: entries, MAP: values, in the order of the text */
+	/* LIST: the first entry; MAP: the first value; in the order of the text */
+	struct kvw_node *first;
 	struct kvw_node *last;
-	struct kvw_node *key;   /* of a value in a mapping: SCALAR or BAD; else NULL */
-	struct kvw_node *older; /* created before it: the document frees along this list */
+	/* for a value in a mapping: its key, which is SCALAR or BAD; else NULL */
+	struct kvw_node *key;
+	/* the node that was created before this one: by this list the document frees its nodes */
+	struct kvw_node *older;
 	struct kvw_place place; /* its first character */
 	enum kvw_node_kind kind;
-	bool quoted;  /* SCALAR: written in quotes or as a block */
+	bool quoted;  /* SCALAR: written in quotes, or as a block */
 	size_t count; /* LIST, MAP: values */
-	size_t len;   /* SCALAR: bytes of text; it may hold a NUL */
-	char text[];  /* SCALAR: ends with a NUL beyond len */
+	size_t len;   /* SCALAR: bytes of the text, which may contain a NUL */
+	char text[];  /* SCALAR: the text, with a NUL after its len bytes */
 };
 
 struct kvw_document {
-	struct kvw_node *root; /* NULL: the text holds no value */
+	struct kvw_node *root; /* NULL: the text has no value */
 	struct kvw_node *newest;
 	size_t node_count;
 };
 
 /*
- * Reads `len` bytes. KVW_EINVAL: not readable as YAML, one line added to `report`, nothing to
- * release. On KVW_OK the tree is whole, but report->mistakes may have grown.
+ * Reads `len` bytes. KVW_EINVAL: the text cannot be read as YAML; one line was added to `report`,
+ * and there is nothing to release. KVW_OK: the tree is complete, but mistakes in it may have been
+ * reported, too.
  */
 enum kvw_err kvw_document_parse(const char *text, size_t len, struct kvw_report *report,
 	struct kvw_document *out) KVW_MUST_CHECK;
-/* The same with another limit than KVW_DOCUMENT_NODES. */
+/* Does the same with another limit on the number of nodes than KVW_DOCUMENT_NODES. */
 enum kvw_err kvw_document_parse_most(const char *text, size_t len, size_t most,
 	struct kvw_report *report, struct kvw_document *out) KVW_MUST_CHECK;
 void kvw_document_finish(struct kvw_document *document);
 
-/* "a list", "a mapping" or "text", for messages. */
+/* Returns "a list", "a mapping" or "text", for messages. */
 const char *kvw_node_kind_name(const struct kvw_node *node);
 
-/* Whether a scalar is null: `key:`, `key: ~`, `key: null`. */
+/* Returns whether a scalar is null: `key:`, `key: ~`, `key: null`. */
 bool kvw_node_is_null(const struct kvw_node *node);
 
 #endif

@@ -1,5 +1,5 @@
 /*
- * key.c - see key.h.
+ * key.c - tables of a configuration's keys, and the conversion of one key's text to its value.
  */
 #include "settings/key.h"
 
@@ -44,7 +44,7 @@ static bool is_automatic(const struct kvw_type *type, const union kvw_value *val
 	return type->automatic && memcmp(value, &zero, type->size) == 0;
 }
 
-/* `auto` is 0, which cannot be written. */
+/* `auto` stands for 0, which cannot be written as a number. */
 static enum kvw_err parse_text(const struct kvw_schema *schema, const struct kvw_type *type,
 	struct kvw_slice text, union kvw_value *out, struct kvw_fault *fault)
 {
@@ -60,7 +60,7 @@ static enum kvw_err parse_text(const struct kvw_schema *schema, const struct kvw
 	return type->parse(type, text, schema->names, out, fault);
 }
 
-/* A limit always parses; tests ensure that. */
+/* Returns whether a value is beyond a limit. A limit can always be parsed, which tests check. */
 static bool is_beyond(
 	const struct kvw_key *key, const union kvw_value *value, const char *limit, int way)
 {
@@ -79,8 +79,8 @@ static bool in_range(const struct kvw_key *key, const union kvw_value *value)
 	       (!is_beyond(key, value, key->min, -1) && !is_beyond(key, value, key->max, 1));
 }
 
-/* Writes the expected text. Of a value outside the range: the range. Of no value at all: also the
- * form. */
+/* Writes the text for "expected". For a value outside the range: the range. For a text that is no
+ * value: the form, too. */
 static void expect(const struct kvw_schema *schema, const struct kvw_key *key, bool outside,
 	struct kvw_fault *fault)
 {
@@ -193,7 +193,7 @@ enum kvw_err kvw_key_text(const struct kvw_key *key, const void *values, char **
 	const struct kvw_type *type = key->type;
 	union kvw_value value = value_of(key, values);
 	char empty[] = "", *text;
-	size_t room = 128; /* room for numbers and words */
+	size_t room = 128; /* room for several numbers and words */
 
 	if (type->item != NULL) {
 		text = text_of_list(type->item,

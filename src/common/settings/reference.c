@@ -1,5 +1,6 @@
 /*
- * reference.c - see reference.h.
+ * reference.c - writes a schema for people: the tables of a reference page, and a YAML file with
+ * every key and its default.
  */
 #include "settings/reference.h"
 
@@ -29,7 +30,7 @@ static void write_range(FILE *out, const struct kvw_key *key)
 	}
 }
 
-/* Backquotes around a value; `""` for an empty one. */
+/* Writes a key's row, with values in backquotes; an empty value is written as `""`. */
 static void write_key(FILE *out, const struct kvw_schema *schema, const struct kvw_key *key)
 {
 	fprintf(out, "| `%s` | %s%s%s | ", key->path, key->type->name,
@@ -77,7 +78,7 @@ void kvw_reference_sections(FILE *out, const struct kvw_schema *schema)
 	}
 }
 
-/* A comment of several lines, broken at spaces. */
+/* Writes a comment, in lines broken at spaces. */
 static void write_comment(FILE *out, size_t depth, const char *text)
 {
 	size_t room = WRAP_COLUMN - 2 * depth - 2;
@@ -96,7 +97,8 @@ static void write_comment(FILE *out, size_t depth, const char *text)
 	}
 }
 
-/* Writes a default as YAML. Defaults of FULL schemas need no quotes, except those with blanks. */
+/* Writes a default as YAML. Defaults in schemas of wording FULL need no quotes, except those with
+ * blanks. */
 static void write_default(FILE *out, const struct kvw_schema *schema, const struct kvw_key *key)
 {
 	struct kvw_key alone = *key;

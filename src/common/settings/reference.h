@@ -9,19 +9,19 @@
 
 #include "settings/key.h"
 
-/* A heading and a table for each section. */
+/* Writes a heading and a table for each section. */
 void kvw_reference_sections(FILE *out, const struct kvw_schema *schema);
 
-/* The table of a schema without sections. */
+/* Writes the table of a schema without sections. */
 void kvw_reference_keys(FILE *out, const struct kvw_schema *schema);
 
-/* Text in a cell of a table: '|' would end it. */
+/* Writes a text into a cell of a table, with '|' escaped, because that would end the cell. */
 void kvw_reference_cell(FILE *out, const char *text);
 
-/* Writes every section with every key. */
+/* Writes every section with every key, as YAML. */
 void kvw_reference_example(FILE *out, const struct kvw_schema *schema);
 
-/* One key with its comment, under `name` at this depth of sections. */
+/* Writes one key with its comment, under `name` at this depth of sections. */
 void kvw_reference_example_key(FILE *out, const struct kvw_schema *schema,
 	const struct kvw_key *key, const char *name, size_t depth);
 

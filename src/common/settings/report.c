@@ -2,7 +2,7 @@
  * report.c - mistakes in a configuration, printed as they are found.
  *
  * Mistakes are not collected: values are visited in the order of the file, so printing at once
- * gives sorted lines and needs no memory. Only checks of two keys together come last.
+ * gives sorted lines and needs no memory. Only mistakes in how two keys fit together come last.
  */
 #include "settings/report.h"
 
@@ -48,7 +48,8 @@ void kvw_report_finish(struct kvw_report *report)
 			report->mistakes - KVW_REPORT_MOST);
 }
 
-/* Bytes of the UTF-8 character at text, never more than len; a stray byte counts as one. */
+/* Returns the length of the UTF-8 character at text, at most len; a byte that begins no character
+ * counts as one. */
 static size_t character_size(const char *text, size_t len)
 {
 	unsigned char lead = (unsigned char)text[0];
@@ -72,7 +73,7 @@ const char *kvw_report_quote(char out[KVW_REPORT_QUOTE], const char *text, size_
 	while (i < len) {
 		unsigned char c = (unsigned char)text[i];
 		size_t size = character_size(text + i, len - i);
-		/* C0, DEL, and C1 (two bytes, C2 80 to C2 9F) act on terminals. */
+		/* C0, DEL, and C1 (two bytes, C2 80 to C2 9F) may act on the terminal. */
 		bool control = c < 0x20 || c == 0x7F ||
 			       (c == 0xC2 && size == 2 && (unsigned char)text[i + 1] < 0xA0);
 

@@ -18,29 +18,30 @@
 
 /* Where a value was written. */
 struct kvw_place {
-	const char *flag;    /* "--listen"; NULL: in the file, at: */
+	const char *flag;    /* "--listen"; NULL: the mistake is in the file, at `at` */
 	size_t line, column; /* from 1 */
 };
 
 struct kvw_report {
 	FILE *out;        /* borrowed */
-	const char *name; /* the file's path as the user gave it; borrowed */
+	const char *name; /* path of the file as the user gave it; borrowed */
 	size_t mistakes;
 };
 
 void kvw_report_start(struct kvw_report *report, const char *name, FILE *out);
 
-/* key may be NULL (syntax). The text has no line end. */
+/* Prints a mistake, or counts it. key may be NULL for mistakes of syntax. The text has no line
+ * end. */
 void kvw_report_mistake(struct kvw_report *report, struct kvw_place place, const char *key,
 	const char *format, ...) __attribute__((format(printf, 4, 5)));
 
 /* Prints the number of mistakes that were not printed. */
 void kvw_report_finish(struct kvw_report *report);
 
-/* True while a mistake would still be printed: a costly suggestion is worth computing. */
+/* Returns whether a mistake would still be printed: if not, a suggestion need not be computed. */
 bool kvw_report_printing(const struct kvw_report *report);
 
-/* Writes `text` in backquotes into out and returns out. */
+/* Writes `text` in backquotes into out, and returns out. */
 const char *kvw_report_quote(char out[KVW_REPORT_QUOTE], const char *text, size_t len);
 
 #endif

@@ -1,8 +1,8 @@
 /*
- * suggest.c - the known word nearest to a misspelt one.
+ * suggest.c - finds the known word that is nearest to a misspelt one.
  *
- * Three rows of the distance matrix, words up to KVW_SUGGEST_MAX: at most 4,096 steps a candidate,
- * paid only when a mistake is printed.
+ * The distance is computed with three rows of its matrix, for words up to KVW_SUGGEST_MAX: at most
+ * 4,096 steps for a candidate, and only when a mistake is printed.
  */
 #include "settings/suggest.h"
 
@@ -20,7 +20,7 @@ static size_t least_of(size_t a, size_t b)
 	return a < b ? a : b;
 }
 
-/* Both at most KVW_SUGGEST_MAX long. */
+/* Computes the distance of two words, both at most KVW_SUGGEST_MAX long. */
 static size_t distance_between(const char *a, size_t a_len, const char *b, size_t b_len)
 {
 	size_t rows[3][KVW_SUGGEST_MAX + 1];

@@ -14,7 +14,8 @@
 #include "kvway/err.h"
 #include "kvway/slice.h"
 
-/* A value of any type. Members start at the same byte, so a field is filled by copying its size. */
+/* A value of any type. All members begin at the same byte, so a member of a struct is set by
+ * copying its size. */
 union kvw_value {
 	bool flag;
 	int word; /* enums, FLAG, NODE */
@@ -22,49 +23,51 @@ union kvw_value {
 	int64_t integer;
 	uint64_t size;
 	double ratio;
-	char *text;              /* owned by the holder of the value */
+	char *text;              /* the struct that has the value owns the text */
 	unsigned char bytes[32]; /* for types of a program */
 };
 
-/* Why a text is no value. */
+/* The reason for which a text is no value. */
 struct kvw_fault {
-	const char *found; /* printed instead of the text; NULL: the text is quoted */
+	const char *found; /* printed in place of the text; NULL: the text is printed, in quotes */
 	char expected[320];
 	char suggestion[128]; /* "": none */
 };
 
-/* The field of a list. Owned by its configuration. */
+/* A list of texts, which belongs to its configuration. */
 struct kvw_strings {
 	char **items;
 	size_t count;
 };
 
-/* One word of a type that lists its words. */
+/* A word, and the value for which it stands. */
 struct kvw_word {
 	const char *name; /* NULL ends the list */
-	int value;        /* of an enum */
+	int value;        /* value of an enum */
 };
 
 struct kvw_type {
 	const char *name;             /* as in REFERENCE.md */
-	const char *expected;         /* "a size such as 64MiB"; NULL: parse says more */
-	const char *usual;            /* REFERENCE.md's text for the default; NULL: the value */
-	const struct kvw_word *words; /* all words of the type; NULL: not a list of words */
-	const struct kvw_type *item;  /* the type of a list's entries; NULL: not a list */
+	const char *expected; /* "a size such as 64MiB"; NULL: parse sets a more exact text */
+	const char *usual; /* text for the default in REFERENCE.md; NULL: the value itself */
+	const struct kvw_word *words; /* all words of the type; NULL: the type has no words */
+	const struct kvw_type *item;  /* the type of a list's entries; NULL: the type is no list */
 	size_t size;                  /* bytes of the field */
-	bool owned;                   /* the value is text on the heap */
+	bool owned;                   /* the value is a text on the heap */
 	bool secret;                  /* never printed */
-	bool automatic;               /* `auto` stands for 0, which is outside of the range */
+	bool automatic;               /* the word `auto` stands for 0, which is outside the range */
 
-	/* KVW_EINVAL fills *fault, where `expected` above is not enough. `strategies`: all names of
-	 * strategies. text ends with a NUL beyond its length. Not for lists. */
+	/* Converts a text, after which there must be a NUL. KVW_EINVAL sets *fault, where
+	 * `expected` above is not enough. `strategies`: the names of all strategies. Not for
+	 * lists. */
 	enum kvw_err (*parse)(const struct kvw_type *type, struct kvw_slice text,
 		const char *const *strategies, union kvw_value *out, struct kvw_fault *fault);
 
-	/* <0, 0, >0. NULL: the type has no range. */
+	/* Returns <0, 0 or >0. NULL: the type has no range. */
 	int (*compare)(const union kvw_value *a, const union kvw_value *b);
 
-	/* As YAML that parses to the same value. NULL: a list or a secret. */
+	/* Writes the value as YAML from which the same value is read. NULL: the type is a list or a
+	 * secret. */
 	void (*print)(
 		const struct kvw_type *type, const union kvw_value *value, char *out, size_t room);
 };
@@ -81,8 +84,8 @@ extern const struct kvw_type kvw_type_STRING, kvw_type_SECRET, kvw_type_ADDRESS,
 /* struct kvw_strings */
 extern const struct kvw_type kvw_type_STRINGS, kvw_type_TOKENS;
 
-/* Parse and print for a type with `words`: values are their numbers, or texts if the type is
- * owned. */
+/* parse and print for a type with `words`. Values are the words' numbers, or texts if the type is
+ * `owned`. */
 enum kvw_err kvw_word_parse(const struct kvw_type *type, struct kvw_slice text,
 	const char *const *strategies, union kvw_value *out,
 	struct kvw_fault *fault) KVW_MUST_CHECK;
@@ -92,12 +95,12 @@ void kvw_word_print(
 /* A copy on the heap. */
 enum kvw_err kvw_text_copy(struct kvw_slice text, union kvw_value *out) KVW_MUST_CHECK;
 
-/* Prints a text without control characters: plain if that is safe, also in a list, else in double
- * quotes. Writes at most twice its length and 3 bytes. */
+/* Writes a text without control characters: plain if YAML reads it as the same text, also in a
+ * list; else in double quotes. Needs at most twice the text's length and 3 bytes. */
 void kvw_text_print(
 	const struct kvw_type *type, const union kvw_value *value, char *out, size_t room);
 
-/* Writes "did you mean" text, or none if it does not fit. */
+/* Writes a text for "did you mean", or none if it does not fit. */
 void kvw_fault_suggest(struct kvw_fault *fault, const char *format, ...)
 	__attribute__((format(printf, 2, 3)));
 

@@ -1,9 +1,9 @@
 /*
- * types_number.c - truth values, numbers, sizes and durations.
+ * types_number.c - converts truth values, numbers, sizes and durations.
  *
- * Written forms are few and exact, so that two people read the same file alike: no octal or hex, no
- * underscores, no "MB" that may mean a million, no duration without its unit. A similar wrong form
- * gets a suggestion.
+ * There are only few and exact forms, so that two people read the same file alike: no octal or hex,
+ * no underscores, no "MB" that may mean a million, no duration without its unit. A similar but
+ * wrong form gets a suggestion.
  */
 #include "settings/types.h"
 
@@ -20,7 +20,8 @@
 struct unit {
 	const char *name;
 	uint64_t factor;
-	const char *const *mistaken; /* other spellings, for the suggestion; NULL-terminated */
+	/* other spellings, for which this unit is suggested; ended by NULL */
+	const char *const *mistaken;
 };
 
 static const char *const for_bytes[] = {"B", "b", "bytes", NULL};
@@ -56,7 +57,8 @@ static bool is_digit(char c)
 	return c >= '0' && c <= '9';
 }
 
-/* Digits at the front of text. False: none, or more than fits. */
+/* Reads the digits at the front of text. Returns false if there are none, or the number does not
+ * fit. */
 static bool take_digits(struct kvw_slice *text, uint64_t *out)
 {
 	uint64_t value = 0;
@@ -207,7 +209,8 @@ static enum kvw_err parse_time(const struct kvw_type *type, struct kvw_slice tex
 	return err;
 }
 
-/* [-]digits[.digits][e[+-]digits]: excludes strtod's further forms (hex, inf, nan). */
+/* Returns whether the text is [-]digits[.digits][e[+-]digits]. strtod alone would accept more (hex,
+ * inf, nan). */
 static bool is_decimal(const char *text)
 {
 	size_t whole, part;
@@ -274,7 +277,7 @@ static int compare_nodes(const union kvw_value *a, const union kvw_value *b)
 	return (a->word > b->word) - (a->word < b->word);
 }
 
-/* NaN is beyond every limit. */
+/* NaN counts as beyond every limit. */
 static int compare_ratios(const union kvw_value *a, const union kvw_value *b)
 {
 	if (isnan(a->ratio))
@@ -326,7 +329,7 @@ static void print_ratio(
 		snprintf(out, room, "%.17g", value->ratio);
 }
 
-/* A number in the largest unit, from `units` on, that divides it. */
+/* Writes a number in the largest unit, from `units` on, that divides it. */
 static void print_measure(const struct unit *units, uint64_t number, char *out, size_t room)
 {
 	const struct unit *best = units;
@@ -356,7 +359,7 @@ static void print_duration(
 	print_ms((uint64_t)value->integer, out, room);
 }
 
-/* Cuts nanoseconds that no unit expresses (from C callers). */
+/* Drops nanoseconds that no unit can express; only C callers can set them. */
 static void print_time(
 	const struct kvw_type *type, const union kvw_value *value, char *out, size_t room)
 {

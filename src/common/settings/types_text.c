@@ -1,8 +1,8 @@
 /*
- * types_text.c - names, addresses, URLs, words out of a list.
+ * types_text.c - converts names, addresses, URLs, and words out of a list.
  *
  * Accepted texts may be written into HTTP heads, logs and metric labels, so control characters are
- * refused, and secrets (sent in a header) are visible ASCII only.
+ * refused; and secrets, which are sent in a header, may contain visible ASCII only.
  */
 #include "settings/types.h"
 
@@ -14,7 +14,7 @@
 #include "settings/address.h"
 #include "settings/suggest.h"
 
-#define TEXT_MAX 4096 /* bytes of any one value */
+#define TEXT_MAX 4096 /* most bytes of any value */
 
 void kvw_fault_suggest(struct kvw_fault *fault, const char *format, ...)
 {
@@ -106,7 +106,7 @@ static enum kvw_err parse_token(const struct kvw_type *type, struct kvw_slice te
 	return kvw_text_copy(text, out);
 }
 
-/* Suggests host and port, if they form a valid address. */
+/* Suggests host and port, if together they are a valid address. */
 static void suggest_address(struct kvw_fault *fault, const char *host, struct kvw_slice port)
 {
 	char text[128];
@@ -151,8 +151,8 @@ static enum kvw_err parse_address(const struct kvw_type *type, struct kvw_slice 
 	return KVW_EINVAL;
 }
 
-/* Stores a URL in one spelling, so that equal workers have equal URLs in every replica: lower-case
- * host, port always written, no final slash. */
+/* Stores a URL in one form, so that equal workers have equal URLs in every replica: host in lower
+ * case, port always written, no slash at the end. */
 static enum kvw_err copy_url(const struct kvw_url *url, union kvw_value *out)
 {
 	char *text = NULL;
@@ -228,7 +228,8 @@ static enum kvw_err parse_url(const struct kvw_type *type, struct kvw_slice text
 	return KVW_EINVAL;
 }
 
-/* Adds a word to what is expected, keeps it if it is the nearest so far. True: it is `text`. */
+/* Adds a word to the text for "expected", and keeps it if it is the nearest so far. Returns true if
+ * the word is `text`. */
 static bool choose_word(
 	struct kvw_slice text, const char *word, struct kvw_suggest *near, struct kvw_fault *fault)
 {
@@ -278,7 +279,7 @@ static enum kvw_err parse_strategy(const struct kvw_type *type, struct kvw_slice
 	return no_such_word(&near, fault);
 }
 
-/* A number without a word prints as the last word. */
+/* A number for which there is no word is written as the last word. */
 void kvw_word_print(
 	const struct kvw_type *type, const union kvw_value *value, char *out, size_t room)
 {
@@ -303,8 +304,8 @@ static bool is_plain(const char *text)
 	return true;
 }
 
-/* Escapes a character that YAML reads as a line's end or not at all, or that controls a terminal.
- * Returns its bytes in the text; 0: no escape needed. */
+/* Writes the escape of a character that YAML reads as a line's end or not at all, or that controls
+ * a terminal. Returns the length of the character; 0: it needs no escape. */
 static size_t escape(const unsigned char *c, char out[8])
 {
 	if (c[0] == 0xC2 && c[1] >= 0x80 && c[1] < 0xA0) {

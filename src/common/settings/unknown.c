@@ -1,5 +1,5 @@
 /*
- * unknown.c - see unknown.h.
+ * unknown.c - reports an unknown key, with a suggestion.
  */
 #include "settings/unknown.h"
 
@@ -8,8 +8,8 @@
 
 #include "settings/suggest.h"
 
-/* Path number i: keys first, then sections, then the list and the extra names.
- * NULL: there are no more. */
+/* Returns path number i: first keys, then sections, then the list and the extra names. NULL: there
+ * are no more. */
 static const char *path_at(const struct kvw_schema *schema, size_t i)
 {
 	if (i < schema->key_count)
@@ -40,7 +40,7 @@ static void offer_names(
 	}
 }
 
-/* A key of exactly this name in another section. */
+/* Returns a key of exactly this name in another section. */
 static const char *find_elsewhere(const struct kvw_schema *schema, const char *name)
 {
 	for (size_t i = 0; i < schema->key_count; i++) {
@@ -52,8 +52,8 @@ static const char *find_elsewhere(const struct kvw_schema *schema, const char *n
 	return NULL;
 }
 
-/* The present path of a key of an earlier version, "" if it was removed. NULL: no such key
- * existed. */
+/* Returns the present path of a key that an earlier version had; "" if the key was removed. NULL:
+ * there was no such key. */
 static const char *find_renamed(const struct kvw_schema *schema, const char *path)
 {
 	for (const char *const *old = schema->renamed; old != NULL && *old != NULL; old += 2)
@@ -62,7 +62,8 @@ static const char *find_renamed(const struct kvw_schema *schema, const char *pat
 	return NULL;
 }
 
-/* The names that a section may hold, joined by commas; cut if they do not fit. */
+/* Writes the names that a section may have, with commas between them; the text is cut if it does
+ * not fit. */
 static void list_names(const struct kvw_schema *schema, const char *section, char *out, size_t room)
 {
 	const char *path;

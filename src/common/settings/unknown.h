@@ -1,9 +1,8 @@
 /*
  * unknown.h - reports an unknown key, with a suggestion.
  *
- * Paths are dotted, "section.key"; a name is a path's last part, as it stands in its section.
- * Serves every configuration that is a tree of sections (the router's, the cache's). Pure
- * functions.
+ * Paths are dotted, "section.key"; a name is a path's last part, as it is written in its section.
+ * For every configuration that is a tree of sections (the router's, the cache's). Pure functions.
  */
 #ifndef KVW_CONFIG_UNKNOWN_H
 #define KVW_CONFIG_UNKNOWN_H

@@ -1,5 +1,5 @@
 /*
- * walk.c - see walk.h.
+ * walk.c - reads a document into a struct, by a schema.
  */
 #include "settings/walk.h"
 
@@ -24,13 +24,13 @@ const char *kvw_given_kind(const struct kvw_node *node)
 	return kvw_node_is_null(node) ? "nothing" : kvw_node_kind_name(node);
 }
 
-/* Whether there is a text to parse. */
+/* Returns whether there is a text to parse. */
 static bool is_text(const struct kvw_node *node)
 {
 	return node == NULL || (node->kind == KVW_NODE_SCALAR && !kvw_node_is_null(node));
 }
 
-/* "found X, expected Y", once for every mistake in a value. */
+/* Reports "found X, expected Y", the form of every mistake in a value. */
 static void report_value(struct kvw_walk *w, const struct kvw_given *given, const char *shown,
 	const struct kvw_type *type, const struct kvw_fault *fault)
 {
@@ -53,7 +53,8 @@ static void report_value(struct kvw_walk *w, const struct kvw_given *given, cons
 		suggest ? "`?" : "");
 }
 
-/* Parses one scalar into *value. *valid false: a mistake was reported, *value is not set. */
+/* Parses one scalar into *value. If *valid is false, a mistake was reported and *value is not
+ * set. */
 static enum kvw_err parse_scalar(struct kvw_walk *w, const struct kvw_key *key, const char *shown,
 	const struct kvw_given *given, union kvw_value *value, bool *valid)
 {
@@ -62,7 +63,8 @@ static enum kvw_err parse_scalar(struct kvw_walk *w, const struct kvw_key *key, 
 	enum kvw_err err;
 
 	if (!is_text(given->node))
-		text = KVW_SLICE("\x01"); /* a text that no type accepts: gets the expected form */
+		/* a text that no type accepts, so that the report has the expected form */
+		text = KVW_SLICE("\x01");
 	err = kvw_key_parse(w->schema, key, text, value, &fault);
 	if (err == KVW_EINVAL)
 		report_value(w, given, shown, key->type, &fault);
@@ -70,7 +72,7 @@ static enum kvw_err parse_scalar(struct kvw_walk *w, const struct kvw_key *key, 
 	return err == KVW_ENOMEM ? err : KVW_OK;
 }
 
-/* One entry of a list of texts: *text, or NULL if it was reported. */
+/* Parses one entry of a list of texts. *text is NULL if a mistake was reported. */
 static enum kvw_err parse_item(struct kvw_walk *w, const struct kvw_type *type, const char *shown,
 	const struct kvw_node *node, char **text)
 {
@@ -93,7 +95,8 @@ static enum kvw_err parse_item(struct kvw_walk *w, const struct kvw_type *type, 
 	return err;
 }
 
-/* Parses entries of a list into *out, which then owns the parsed ones, even if *valid is false. */
+/* Parses the entries of a list into *out, which then owns the parsed ones, even if *valid is
+ * false. */
 static enum kvw_err parse_items(struct kvw_walk *w, const struct kvw_key *key, const char *shown,
 	const struct kvw_node *list, struct kvw_strings *out, bool *valid)
 {
@@ -183,7 +186,7 @@ enum kvw_err kvw_walk_key(struct kvw_walk *w, size_t key, const struct kvw_given
 
 /* --- sections --------------------------------------------------------------------------------- */
 
-/* A key of a section, for an example. */
+/* Returns a key of a section, as an example. */
 static const char *first_name(const struct kvw_schema *schema, const char *section)
 {
 	const char *name = NULL;
@@ -221,7 +224,7 @@ static bool is_extra(const struct kvw_schema *schema, const char *path)
 	return false;
 }
 
-/* One name of a section: a key, a section in it, the list, an extra name, or unknown. */
+/* Reads one name in a section: a key, a section, the list, an extra name, or an unknown one. */
 static enum kvw_err walk_name(struct kvw_walk *w, size_t section, const struct kvw_node *node)
 {
 	const struct kvw_schema *schema = w->schema;
@@ -297,7 +300,7 @@ static enum kvw_err walk_key_of_entry(struct kvw_walk *w, const struct kvw_schem
 
 	snprintf(path, sizeof(path), "%s.%s", shown, node->key->text);
 	if (key == entry->key_count ||
-		(entry->wording == KVW_WORDING_BRIEF && /* kvway reads up to a NUL */
+		(entry->wording == KVW_WORDING_BRIEF && /* kvway reads the text only up to a NUL */
 			node->key->len != strlen(node->key->text))) {
 		report_unknown_of_entry(w, entry, node->key, shown, path);
 		return KVW_OK;

@@ -17,39 +17,40 @@
 /* A value as it was written. */
 struct kvw_given {
 	struct kvw_place place;
-	struct kvw_slice text;       /* of a scalar; ends with a NUL beyond its length */
-	const struct kvw_node *node; /* NULL: a flag or a default, which is a scalar */
+	struct kvw_slice text;       /* text of a scalar, with a NUL after it */
+	/* NULL: the value comes from a flag or a default, so it is a scalar */
+	const struct kvw_node *node;
 };
 
-/* The result of one key. */
+/* The result of reading one key. */
 struct kvw_met {
-	struct kvw_place place; /* of its value */
+	struct kvw_place place; /* place of its value */
 	bool given;
-	bool valid; /* the member has the value */
+	bool valid; /* the member was set to the value */
 };
 
-/* One pass over one document. All borrowed. */
+/* One pass over one document. All pointers are borrowed. */
 struct kvw_walk {
 	const struct kvw_schema *schema;
 	struct kvw_report *report;
-	void *values;          /* the struct that offsets count from */
+	void *values;          /* the struct from which offsets of members count */
 	struct kvw_met *met;   /* [key_count], zeroed */
 	size_t *section_lines; /* [section_count], zeroed */
 
-	/* Reads the value of schema->list; NULL if there is no list. */
+	/* Reads the value of the list that schema->list names. NULL: there is no list. */
 	enum kvw_err (*list)(struct kvw_walk *walk, const struct kvw_node *list);
-	/* Reads a value of schema->extra; `value->key` has the name. */
+	/* Reads the value of a name in schema->extra; `value->key` has the name. */
 	enum kvw_err (*extra)(struct kvw_walk *walk, const struct kvw_node *value);
-	/* Takes a parsed text that a member now points at. NULL: the member owns it. */
+	/* Takes over a parsed text to which a member now points. NULL: the member owns it. */
 	enum kvw_err (*keep)(struct kvw_walk *walk, char *text);
 };
 
-/* The functions below return KVW_ENOMEM or KVW_OK; mistakes go to the report. */
+/* The functions below return KVW_ENOMEM or KVW_OK; mistakes are reported. */
 
-/* A whole document; NULL: an empty one. */
+/* Reads a whole document; NULL: an empty one. */
 enum kvw_err kvw_walk_root(struct kvw_walk *walk, const struct kvw_node *root) KVW_MUST_CHECK;
 
-/* Reads the key with this index. A repeated key is a mistake. */
+/* Reads the value of the key with this index. A repeated key is a mistake. */
 enum kvw_err kvw_walk_key(
 	struct kvw_walk *walk, size_t key, const struct kvw_given *given) KVW_MUST_CHECK;
 
@@ -58,14 +59,14 @@ enum kvw_err kvw_walk_value(struct kvw_walk *walk, const struct kvw_key *key, co
 	const struct kvw_given *given, void *values, bool *valid) KVW_MUST_CHECK;
 
 /* Reads entry `index` of the list of this name, a mapping with the keys of `entry`, into `values`.
- * *whole: the entry was a mapping. met: [entry->key_count], zeroed. */
+ * *whole: the entry was a mapping. met has entry->key_count entries, all zeroes. */
 enum kvw_err kvw_walk_entry(struct kvw_walk *walk, const struct kvw_schema *entry, const char *list,
 	size_t index, const struct kvw_node *node, void *values, struct kvw_met *met,
 	bool *whole) KVW_MUST_CHECK;
 
 struct kvw_given kvw_given_of(const struct kvw_node *node);
 
-/* "nothing", "a list", "a mapping" or "text", for messages. */
+/* Returns "nothing", "a list", "a mapping" or "text", for messages. */
 const char *kvw_given_kind(const struct kvw_node *node);
 
 #endif

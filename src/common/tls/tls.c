@@ -1,4 +1,4 @@
-/* tls.c - creates contexts from options, and gives connections references to them. */
+/* tls.c - makes contexts from options, and gives connections references to them. */
 #include "tls/tls.h"
 
 #include <stdio.h>
@@ -7,7 +7,7 @@
 
 #include "tls/tls_internal.h"
 
-/* pairs: the maximum of own certificates. */
+/* Allocates a context; `pairs` is the most certificates that it can have. */
 static struct kvw_tls *new_tls(bool server, size_t pairs)
 {
 	struct kvw_tls *tls = calloc(1, sizeof(*tls));
@@ -56,7 +56,8 @@ static bool add_pair(struct kvw_tls *tls, const char *certificate, const char *k
 	return key == NULL || kvw_tls_watch(tls, key, KVW_TLS_FILE_KEY, &pair->key);
 }
 
-/* Adds a file with chain and key, or a folder like a Kubernetes Secret's. */
+/* Adds a certificate from a file with chain and key, or from a folder like a Kubernetes
+ * Secret's. */
 static bool add_certificate(struct kvw_tls *tls, const char *path)
 {
 	char *certificate, *key;
@@ -77,7 +78,7 @@ static bool add_certificate(struct kvw_tls *tls, const char *path)
 	return added;
 }
 
-/* Copies a text; "" and NULL become NULL. False: out of memory. */
+/* Copies a text; "" and NULL become NULL. Returns false if memory is short. */
 static bool copy_text(const char *text, char **out)
 {
 	if (text == NULL || text[0] == '\0')

@@ -34,50 +34,56 @@
 struct kvw_tls; /* a context */
 struct ssl_ctx_st; /* OpenSSL's SSL_CTX */
 
-/* As SSL_CTX_use_certificate_chain_file and SSL_CTX_use_PrivateKey_file for PEM, but a key with a
- * passphrase is an error. False: OpenSSL's error queue has the cause. */
+/* Does what SSL_CTX_use_certificate_chain_file and SSL_CTX_use_PrivateKey_file do for PEM, but a
+ * key with a passphrase is an error. Returns false on failure; then OpenSSL's error queue has the
+ * cause. */
 bool kvw_tls_use_chain(struct ssl_ctx_st *ctx, const char *path);
 bool kvw_tls_use_key(struct ssl_ctx_st *ctx, const char *path);
 
 /* Paths of PEM files, borrowed during the call. */
 struct kvw_tls_server_options {
-	const char *certificate; /* chain, the server's own first */
+	/* file with the chain; the server's own certificate is the first */
+	const char *certificate;
 	const char *key;
 	/* Further certificates, for clients that ask for one of their names (SNI): each a file with
 	 * chain and key, or a folder with tls.crt and tls.key. The server shows the first one whose
 	 * name matches, else `certificate`. */
 	const char *const *more;
 	size_t more_count;
-	/* Clients must show a certificate signed by one of these; "" or NULL: none is requested. */
+	/* File of CAs: clients must show a certificate that one of them signed; "" or NULL: no
+	 * certificate is requested. */
 	const char *client_ca;
-	bool client_asked;     /* a client without a certificate is served, too */
+	bool client_asked;     /* a client without a certificate is accepted, too */
 	bool only_1_3;         /* else 1.2 too */
-	/* Decrypted bytes are overwritten once they were read: heads have keys. */
+	/* Decrypted bytes are overwritten once they were read, because heads may contain keys. */
 	bool wipe;
-	/* Ciphers of TLS 1.2, in OpenSSL's form; "" or NULL: KVW_TLS_CIPHERS. */
+	/* Ciphers for TLS 1.2, in OpenSSL's form; "" or NULL: KVW_TLS_CIPHERS. */
 	const char *ciphers;
-	const char *ciphersuites; /* of TLS 1.3; "" or NULL: OpenSSL's own */
+	const char *ciphersuites; /* ciphers for TLS 1.3; "" or NULL: OpenSSL's defaults */
 };
 
-/* With forward secrecy and authenticated encryption. */
+/* All ciphers of TLS 1.2 that have forward secrecy and authenticated encryption. */
 #define KVW_TLS_CIPHERS "ECDHE+AESGCM:ECDHE+CHACHA20"
 
 struct kvw_tls_client_options {
-	const char *ca_file; /* "" or NULL: the system's trusted CAs */
-	const char *certificate, *key; /* shown to servers that ask for one; "" or NULL: none */
+	const char *ca_file; /* "" or NULL: the CAs that the system trusts */
+	/* the client's own, for servers that ask for one; "" or NULL: none */
+	const char *certificate, *key;
 	bool insecure;       /* accept any certificate */
 };
 
-#define KVW_TLS_FOLDER_CERTIFICATE "tls.crt" /* in a folder, as Kubernetes names them */
+/* names of the files in a folder, those that Kubernetes uses */
+#define KVW_TLS_FOLDER_CERTIFICATE "tls.crt"
 #define KVW_TLS_FOLDER_KEY         "tls.key"
 
-/* KVW_EINVAL: a file is missing or unusable; `why` gets a line with the file and the reason. */
+/* Creates a server's context. KVW_EINVAL: a file is missing or unusable; `why` gets a line with the
+ * file and the reason. */
 enum kvw_err kvw_tls_server_create(const struct kvw_tls_server_options *options, char *why,
 	size_t why_size, struct kvw_tls **out) KVW_MUST_CHECK;
 enum kvw_err kvw_tls_client_create(const struct kvw_tls_client_options *options, char *why,
 	size_t why_size, struct kvw_tls **out) KVW_MUST_CHECK;
 
-/* To be called after all its sockets were closed. NULL is allowed. */
+/* To be called after all sockets of the context were closed. NULL is allowed. */
 void kvw_tls_destroy(struct kvw_tls *tls);
 
 /* --- certificates that are renewed --- */
@@ -91,80 +97,82 @@ enum kvw_tls_file_kind {
 struct kvw_tls_file {
 	const char *path;            /* borrowed from the context */
 	enum kvw_tls_file_kind kind;
-	/* Earliest end of its certificates, seconds since 1970; 0: it has none. */
+	/* The earliest end of its certificates' validity, in seconds since 1970; 0: it has no
+	 * certificates. */
 	_Atomic int64_t not_after_s;
 };
 
 enum kvw_tls_look {
-	KVW_TLS_SAME,    /* no change, or a file is still being written */
+	KVW_TLS_SAME,    /* nothing has changed, or a file is still being written */
 	KVW_TLS_RENEWED, /* new connections use the new files */
 	/* The new files are unusable: the old ones stay in use; why[] has the reason. */
 	KVW_TLS_REFUSED,
 };
 
 /* Checks whether files were replaced: by inode, size and times, through links, so that a swapped
- * folder of a Kubernetes Secret counts. now_too: changed files are read at once. Otherwise only if
- * they are unchanged since the last look, so that a certificate and its key are both written. Each
- * look tries refused files again; they are reported again when they change. One thread at a
- * time. */
+ * folder of a Kubernetes Secret counts. now_too: changed files are read at once. Otherwise they are
+ * read only if they have not changed since the last call, because then both a certificate and its
+ * key are written. Each call tries refused files again, but reports them again only when they have
+ * changed. One thread at a time. */
 enum kvw_tls_look kvw_tls_look(struct kvw_tls *tls, bool now_too, char *why, size_t why_size);
 
 /* Makes new keys for session tickets if the newest are an hour old; tickets live for two hours, and
  * the keys that sealed them are kept as long. now_ns: monotonic. One thread at a time. */
 void kvw_tls_rotate_tickets(struct kvw_tls *tls, int64_t now_ns);
 
-#define KVW_TLS_TICKETS_MOST 240 /* bytes of the keys of a context */
+#define KVW_TLS_TICKETS_MOST 240 /* most bytes of the ticket keys of a context */
 
-/* Keys of session tickets for the process that takes over. The owner must keep them off disks and
- * wipe them. */
+/* Keys of session tickets, passed to the process that takes over. The owner must keep them off
+ * disks and overwrite them after use. */
 struct kvw_tls_passed {
 	unsigned char keys[KVW_TLS_TICKETS_MOST]; /* [len] */
 	size_t len;
-	uint32_t age_s; /* of the newest */
+	uint32_t age_s; /* age of the newest key */
 };
 
-/* Copies the keys. False: a client's context, which has none. On the thread that rotates, or with
- * it locked out (watch.h). */
+/* Copies the keys. Returns false for a client's context, which has none. To be called on the thread
+ * that rotates the keys, or while that thread is locked out (watch.h). */
 bool kvw_tls_pass_tickets(
 	struct kvw_tls *tls, int64_t now_ns, struct kvw_tls_passed *out) KVW_MUST_CHECK;
-/* Before the context serves: makes these keys the context's own; their rotation stays due at its
- * former time. False: the keys are invalid. */
+/* Makes these keys the context's own, before the context is used; they are rotated at the time at
+ * which they would have been in the other process. Returns false if the keys are invalid. */
 bool kvw_tls_inherit_tickets(
 	struct kvw_tls *tls, int64_t now_ns, const struct kvw_tls_passed *passed) KVW_MUST_CHECK;
 
-/* The i-th of its files; NULL past the last. Any thread. */
+/* Returns file number i of a context; NULL: there are no more. Any thread. */
 const struct kvw_tls_file *kvw_tls_file(const struct kvw_tls *tls, size_t i);
 
-/* Connections ended because the peer requested renegotiation (TLS 1.2) or key updates (1.3) more
- * than 32 times per MiB of payload. Any thread. */
+/* Returns how many connections were ended because the peer requested renegotiation (TLS 1.2) or key
+ * updates (1.3) more than 32 times per MiB of payload. Any thread. */
 uint64_t kvw_tls_floods(const struct kvw_tls *tls);
 
 /* Begins TLS on an open socket that has no ops yet; a client's socket may still be connecting.
- * host: the DNS name or IP address that the certificate must have; borrowed during the call. On
- * failure the socket is unchanged. */
+ * host: the DNS name or IP address for which the certificate must be valid; borrowed during the
+ * call. On failure the socket is not changed. */
 enum kvw_err kvw_tls_server_start(struct kvw_io *io, struct kvw_tls *tls) KVW_MUST_CHECK;
 enum kvw_err kvw_tls_client_start(
 	struct kvw_io *io, struct kvw_tls *tls, const char *host) KVW_MUST_CHECK;
 
-/* True once the handshake has succeeded; true for a socket without TLS. */
+/* Returns true once the handshake has succeeded, and for a socket without TLS. */
 bool kvw_tls_ready(const struct kvw_io *io);
 
-/* True if the handshake resumed an earlier session. */
+/* Returns whether the handshake resumed an earlier session. */
 bool kvw_tls_resumed(const struct kvw_io *io);
 
-/* True if the peer sent a certificate that was verified. */
+/* Returns whether the peer sent a certificate that was verified. */
 bool kvw_tls_peer_verified(const struct kvw_io *io);
 
-/* Subject of the peer's verified certificate, in RFC 2253's form; the caller frees it. NULL: no
- * certificate, or out of memory. */
+/* Returns the subject of the peer's verified certificate in RFC 2253's form, which the caller
+ * frees. NULL: there is no such certificate, or memory is short. */
 char *kvw_tls_peer_subject(const struct kvw_io *io);
 
-/* The cause of a failure, such as "TLS: certificate verify failed (hostname mismatch: localhost
- * expected)"; NULL: TLS knows of none, or no TLS. Valid until the socket is closed. */
+/* Returns the cause of a failure, such as "TLS: certificate verify failed (hostname mismatch:
+ * localhost expected)". NULL: TLS has no cause, or is not used. Valid until the socket is
+ * closed. */
 const char *kvw_tls_why(const struct kvw_io *io);
 
-/* Makes io->readable exact without taking a byte: true only if a read would return something other
- * than EAGAIN. Nothing happens to a socket without TLS. */
+/* Makes io->readable exact without taking a byte: it is true afterwards only if a read would not
+ * return EAGAIN. Does nothing to a socket without TLS. */
 void kvw_tls_settle(struct kvw_io *io);
 
 #endif

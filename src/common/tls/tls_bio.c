@@ -1,5 +1,5 @@
 /*
- * tls_bio.c - between OpenSSL and the socket of a kvw_io.
+ * tls_bio.c - passes bytes between OpenSSL and the socket of a kvw_io.
  *
  * OpenSSL's own socket BIO calls the kernel each time. This BIO skips useless calls by the socket's
  * flags: after EAGAIN, and after a short read (see kvw_io_readv), so that a message that fits into

@@ -4,8 +4,9 @@
  * Files are polled, not watched by inotify: stat(2) follows the links by which a Kubernetes Secret
  * is swapped whole, works on every file system, and sees a file that is removed and comes back. A
  * certificate and its key are two files that are seldom replaced at the same moment. So changed
- * files must look the same in two looks before they are read, and each look tries files that do not
- * match again, without a log line, until they match or change.
+ * files are read only after two calls of kvw_tls_look have found them in the same state. If the
+ * files do not fit together, each call tries them again, without another log line until they
+ * change.
  *
  * A new SSL_CTX is complete before the context's pointer is set to it. Connections have counted
  * references to theirs.
@@ -107,7 +108,8 @@ const struct kvw_tls_file *kvw_tls_file(const struct kvw_tls *tls, size_t i)
 	return i < tls->file_count ? &tls->files[i].file : NULL;
 }
 
-/* Whether the file was replaced since it was loaded. path: the context's copy. */
+/* Returns whether the file was replaced since it was loaded. path: the context's copy of its
+ * path. */
 static bool is_new(const struct kvw_tls *tls, const char *path)
 {
 	for (size_t i = 0; i < tls->file_count; i++)
@@ -116,8 +118,9 @@ static bool is_new(const struct kvw_tls *tls, const char *path)
 	return false;
 }
 
-/* A new certificate that has expired serves no client: the old one may still be valid. An expired
- * certificate that was loaded before does not block the renewal of others. */
+/* Returns whether a new certificate has expired; such a one is not used, since the old one may
+ * still be valid. A certificate that was loaded before and has expired does not block the renewal
+ * of others. */
 static bool has_ended(
 	const struct kvw_tls *tls, const struct kvw_tls_set *set, char *why, size_t why_size)
 {
@@ -133,7 +136,7 @@ static bool has_ended(
 	return false;
 }
 
-/* False: refused. */
+/* Returns false if the certificates are refused. */
 static bool take_over(struct kvw_tls *tls, char *why, size_t why_size)
 {
 	struct kvw_tls_set *set, *before;

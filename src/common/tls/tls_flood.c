@@ -1,5 +1,5 @@
 /*
- * tls_flood.c - a bound on messages without payload after the handshake.
+ * tls_flood.c - limits the messages without payload that a peer may send after the handshake.
  *
  * A peer may request renegotiation (TLS 1.2) or new keys (1.3) at any time, and a server may send
  * tickets. OpenSSL refuses or accepts any number of them, and does not return from a read before

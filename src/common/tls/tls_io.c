@@ -6,7 +6,7 @@
  *
  * Two pairs of flags. raw_readable and raw_writable are the socket's state, like kvw_io's flags for
  * plain TCP; tls_bio.c alone clears them and then makes no system call until an edge has set them.
- * io->readable and io->writable are the owner's view. The two differ because OpenSSL may hold
+ * io->readable and io->writable are what the owner sees. The two differ because OpenSSL may hold
  * decrypted bytes while the socket is drained, may need the socket's other direction, and consumes
  * records without payload for the owner. The direction that a blocked call waits for is recorded
  * (read_wants_write, write_wants_read), to translate the edge.
@@ -32,7 +32,7 @@
 #include "base/log.h"
 #include "tls/tls_internal.h"
 
-#define LOG_PAUSE_NS (100 * KVW_NS_PER_MS) /* between two lines of one context */
+#define LOG_PAUSE_NS (100 * KVW_NS_PER_MS) /* least time between two log lines of one context */
 
 static const struct kvw_io_ops tls_ops;
 
@@ -62,8 +62,8 @@ static void log_failure(const struct kvw_io *io, const struct kvw_tls_conn *c)
 		c->why == NULL ? "" : c->why);
 }
 
-/* The name or address that the certificate lacks, to be freed by OPENSSL_free; NULL: the failure
- * has another cause. */
+/* Returns the name or address for which the certificate is not valid, to be freed by OPENSSL_free;
+ * NULL: the failure has another cause. */
 static char *missed_name(SSL *ssl, long verdict)
 {
 	X509_VERIFY_PARAM *param = SSL_get0_param(ssl);
@@ -76,14 +76,15 @@ static char *missed_name(SSL *ssl, long verdict)
 	return host == NULL ? NULL : OPENSSL_strdup(host);
 }
 
-/* Stores the cause as text: OpenSSL's reason, its verdict on a certificate, or errno. */
+/* Stores the cause of a failure as text: OpenSSL's reason, the fault that it found in a
+ * certificate, or errno. */
 static void note_failure(struct kvw_io *io, struct kvw_tls_conn *c, bool fatal)
 {
 	unsigned long code = ERR_peek_error();
 	long verdict = SSL_get_verify_result(c->ssl);
 	const char *reason = code == 0 ? NULL : ERR_reason_error_string(code);
 
-	/* An alert that could not be sent may have left an errno that is not the cause. */
+	/* The errno may come from an alert that could not be sent, which is not the cause. */
 	if (c->eof)
 		c->error = ECONNRESET;
 	else if (code != 0 || c->error == 0)
@@ -120,7 +121,7 @@ static ssize_t fail_with(int error)
 
 /* --- reading --- */
 
-/* After a read: retries a write that waited for it. */
+/* Called after a read: retries a write that had to wait for one. */
 static void after_read(struct kvw_io *io, struct kvw_tls_conn *c)
 {
 	if (!c->write_wants_read)
@@ -130,7 +131,7 @@ static void after_read(struct kvw_io *io, struct kvw_tls_conn *c)
 	kvw_io_again(io);
 }
 
-/* SSL_read or SSL_peek returned n <= 0. Like read(2). */
+/* Called when SSL_read or SSL_peek has returned n <= 0. Returns like read(2). */
 static ssize_t read_verdict(struct kvw_io *io, struct kvw_tls_conn *c, int n)
 {
 	switch (SSL_get_error(c->ssl, n)) {
@@ -202,7 +203,7 @@ static void settle_flags(struct kvw_io *io, struct kvw_tls_conn *c)
 
 /* --- writing --- */
 
-/* Bytes still to be written: a position in an iovec. */
+/* Bytes that are still to be written: a position in an iovec. */
 struct offer {
 	const struct iovec *iov;
 	int count;
@@ -220,7 +221,7 @@ static void offer_skip(struct offer *o, size_t n)
 	o->at += n;
 }
 
-/* The payload of the next record: in place if contiguous, else copied into buffer. */
+/* Returns the payload of the next record: in place if it is contiguous, else copied into buffer. */
 static const char *offer_record(const struct offer *o, char *buffer, size_t *len)
 {
 	const char *first = (const char *)o->iov->iov_base + o->at;
@@ -244,7 +245,8 @@ static const char *offer_record(const struct offer *o, char *buffer, size_t *len
 	return buffer;
 }
 
-/* SSL_write returned n <= 0. Reading may still go on: a worker may have answered and closed. */
+/* Called when SSL_write has returned n <= 0. Reading may still be possible: a worker may have
+ * answered and then closed. */
 static ssize_t write_verdict(struct kvw_io *io, struct kvw_tls_conn *c, int n)
 {
 	int error = SSL_get_error(c->ssl, n);
@@ -299,8 +301,8 @@ static ssize_t tls_writev(struct kvw_io *io, const struct iovec *iov, int count)
 
 /* --- closing --- */
 
-/* Sends close_notify, which proves to the peer that no byte is missing. Once, and only if the
- * socket takes it now. */
+/* Sends close_notify, which shows the peer that no byte is missing. It is sent once, and only if
+ * the socket takes it now. */
 static void send_close_notify(struct kvw_io *io, struct kvw_tls_conn *c)
 {
 	if (!c->ready || c->finished || c->blocked || io->broken)
@@ -319,7 +321,7 @@ static void tls_shutdown(struct kvw_io *io)
 static void free_conn(struct kvw_tls_conn *c)
 {
 	SSL_free(c->ssl); /* and the bio */
-	kvw_tls_set_unref(c->set); /* after the SSL, whose callbacks look into it */
+	kvw_tls_set_unref(c->set); /* after the SSL object, whose callbacks use the set */
 	free(c->why);
 	free(c);
 }
@@ -348,8 +350,8 @@ static void handshake(struct kvw_io *io, struct kvw_tls_conn *c)
 	int n;
 
 	if (!c->begun && io->broken) {
-		/* Not even connected: kvw_tls_why() stays NULL, since the socket's own error is
-		 * more precise. */
+		/* The socket was not even connected: kvw_tls_why() stays NULL, since the socket's
+		 * own error is more precise. */
 		c->error = ECONNRESET;
 		c->read_failed = c->write_failed = c->finished = true;
 		return;
@@ -374,13 +376,13 @@ static void handshake(struct kvw_io *io, struct kvw_tls_conn *c)
 	}
 }
 
-/* The socket's on_event, which calls the owner's. */
+/* The socket's on_event; it calls the owner's. */
 static void filter_event(struct kvw_io *io)
 {
 	struct kvw_tls_conn *c = io->state;
 
-	/* The owner's flags may be stale: that costs one EAGAIN, a lost edge would stop the
-	 * connection. */
+	/* The owner's flags may be stale. That costs at most one EAGAIN, while a lost edge would
+	 * stop the connection. */
 	c->raw_readable = c->raw_readable || io->readable;
 	c->raw_writable = c->raw_writable || io->writable;
 	if (!c->ready && !c->read_failed) {
@@ -443,7 +445,7 @@ enum kvw_err kvw_tls_server_start(struct kvw_io *io, struct kvw_tls *tls)
 	return KVW_OK;
 }
 
-/* Sets the name that the certificate must have; a DNS name is also sent as SNI. */
+/* Sets the name for which the certificate must be valid; a DNS name is also sent as SNI. */
 static bool expect_host(SSL *ssl, const char *host)
 {
 	unsigned char binary[sizeof(struct in6_addr)];
@@ -485,7 +487,7 @@ bool kvw_tls_resumed(const struct kvw_io *io)
 	return c != NULL && c->ready && SSL_session_reused(c->ssl) == 1;
 }
 
-/* NULL: the peer sent none, or it was not verified. */
+/* Returns the peer's certificate; NULL: it sent none, or the certificate was not verified. */
 static X509 *peer_certificate(const struct kvw_tls_conn *c)
 {
 	X509 *shown = c == NULL || !c->ready ? NULL : SSL_get0_peer_certificate(c->ssl);

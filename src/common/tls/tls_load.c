@@ -20,10 +20,11 @@
 
 #include "tls/tls_internal.h"
 
-/* Protocol names as ALPN writes them. */
+/* Names of protocols in the form of ALPN. */
 static const unsigned char alpn_http[] = "\x08http/1.1";
 
-/* Writes "what PATH: reason" with OpenSSL's oldest error, the cause of the others. */
+/* Writes "what PATH: reason". The reason is the oldest error in OpenSSL's queue, which is the cause
+ * of the others. */
 static enum kvw_err complain(char *why, size_t why_size, const char *what, const char *path)
 {
 	unsigned long code = ERR_peek_error();
@@ -36,7 +37,8 @@ static enum kvw_err complain(char *why, size_t why_size, const char *what, const
 	return KVW_EINVAL;
 }
 
-/* http/1.1 if the client offers it; a client that speaks only other protocols gets an alert. */
+/* Chooses http/1.1 if the client offers it; a client that offers only other protocols gets an
+ * alert. */
 static int choose_protocol(SSL *ssl, const unsigned char **out, unsigned char *out_len,
 	const unsigned char *in, unsigned in_len, void *arg)
 {
@@ -50,7 +52,8 @@ static int choose_protocol(SSL *ssl, const unsigned char **out, unsigned char *o
 	return SSL_TLSEXT_ERR_OK;
 }
 
-/* An SSL_CTX with the settings that servers and clients share. NULL: out of memory. */
+/* Makes an SSL_CTX with the settings that servers and clients have in common. NULL: memory is
+ * short. */
 static SSL_CTX *new_ctx(const SSL_METHOD *method)
 {
 	SSL_CTX *ctx = SSL_CTX_new(method);
@@ -68,7 +71,7 @@ static SSL_CTX *new_ctx(const SSL_METHOD *method)
 	return ctx;
 }
 
-/* A server has no terminal to ask for a passphrase. */
+/* Refuses to ask for a passphrase: a server has no terminal. */
 static int no_passphrase(char *out, int size, int writing, void *arg)
 {
 	(void)out, (void)size, (void)writing, (void)arg;
@@ -98,8 +101,8 @@ static enum kvw_err load_certificate(
 	return KVW_OK;
 }
 
-/* Requires client certificates of these authorities, whose names the handshake sends. asked:
- * clients may come without a certificate. */
+/* Requires client certificates of these CAs, whose names the handshake sends. asked: a client
+ * without a certificate is accepted, too. */
 static enum kvw_err load_client_ca(
 	SSL_CTX *ctx, const char *path, bool asked, char *why, size_t why_size)
 {
@@ -130,7 +133,7 @@ static enum kvw_err load_ciphers(
 	return KVW_OK;
 }
 
-/* Binds sessions to the authorities for clients: with others a session is not resumed. */
+/* Binds sessions to the CAs for clients: a server with other CAs does not resume them. */
 static bool set_session_context(const struct kvw_tls *tls, SSL_CTX *ctx)
 {
 	static const unsigned char session_context[] = "kvway";
@@ -184,7 +187,7 @@ static bool names(const SSL_CTX *ctx, const char *host)
 		       X509_CHECK_FLAG_NO_PARTIAL_WILDCARDS, NULL) == 1;
 }
 
-/* Chooses the first certificate with the name that the client requests. */
+/* Chooses the first certificate that is valid for the name that the client requests. */
 static int choose_certificate(SSL *ssl, int *alert, void *arg)
 {
 	const struct kvw_tls_set *set = arg;

@@ -1,5 +1,5 @@
 /*
- * tls_tickets.c - keys of session tickets.
+ * tls_tickets.c - makes, rotates and uses the keys of session tickets.
  *
  * A ticket holds a whole session, sealed by a key that all loops share, so that a client may resume
  * on any of them and no table grows. A key can decrypt recorded connections of TLS 1.2: so keys are
@@ -106,7 +106,8 @@ bool kvw_tls_inherit_tickets(
 	return true;
 }
 
-/* The index of the key of this name, or of the newest for NULL; -1: there is none. */
+/* Returns the index of the key with this name, or of the newest key if name is NULL; -1: there is
+ * none. */
 static int find_key(
 	struct kvw_tls_tickets *tickets, const unsigned char *name, struct kvw_tls_ticket_key *out)
 {
@@ -134,8 +135,8 @@ static bool set_mac(EVP_MAC_CTX *mac, struct kvw_tls_ticket_key *key)
 	return EVP_MAC_CTX_set_params(mac, params) == 1;
 }
 
-/* As SSL_CTX_set_tlsext_ticket_key_evp_cb(3) wants it: 0: the ticket cannot be decrypted, 2: the
- * ticket is to be replaced. */
+/* Callback for SSL_CTX_set_tlsext_ticket_key_evp_cb(3), which defines its results: 0: the ticket
+ * cannot be decrypted; 2: it is to be replaced by a new one. */
 static int on_ticket(SSL *ssl, unsigned char *name, unsigned char *iv, EVP_CIPHER_CTX *cipher,
 	EVP_MAC_CTX *mac, int seal)
 {
@@ -160,8 +161,8 @@ static int on_ticket(SSL *ssl, unsigned char *name, unsigned char *iv, EVP_CIPHE
 	return at > 0 || (!seal && SSL_version(ssl) == TLS1_3_VERSION) ? 2 : 1;
 }
 
-/* Resumptions renew the ticket without verifying the client's certificate again: so its expiry is
- * checked here. */
+/* A resumption renews the ticket without verifying the client's certificate again, so the
+ * certificate's expiry is checked here. */
 static SSL_TICKET_RETURN on_opened(SSL *ssl, SSL_SESSION *session, const unsigned char *name,
 	size_t name_len, SSL_TICKET_STATUS status, void *arg)
 {

@@ -1,4 +1,7 @@
-/* watch.c - see watch.h. */
+/*
+ * watch.c - a list of all TLS contexts of a process, by which their certificates are renewed while
+ * it runs.
+ */
 #include "tls/watch.h"
 
 #include <stdlib.h>
@@ -7,10 +10,10 @@
 #include "base/clock.h"
 #include "base/log.h"
 
-/* Keys that wait for a context. */
+/* Inherited ticket keys, which wait until their context is added. */
 struct kvw_tls_heirloom {
 	char use[16]; /* "": the entry is free */
-	int64_t since_ns; /* time at which they came */
+	int64_t since_ns; /* time when the keys came */
 	struct kvw_tls_passed passed;
 };
 
@@ -27,7 +30,7 @@ void kvw_tls_watch_finish(struct kvw_tls_watch *watch)
 	pthread_mutex_destroy(&watch->lock);
 }
 
-/* Makes room for one more item; locked. False: out of memory. */
+/* Makes room for one more item. The caller holds the lock. Returns false if memory is short. */
 static bool make_room(struct kvw_tls_watch *watch)
 {
 	size_t room = watch->room == 0 ? 8 : 2 * watch->room;
@@ -176,8 +179,8 @@ uint64_t kvw_tls_watch_floods(struct kvw_tls_watch *watch)
 	return sum;
 }
 
-/* The earliest end of a file's certificates as loaded in this context; 0: the context does not have
- * the file. */
+/* Returns the earliest end of validity of a file's certificates as this context has loaded them; 0:
+ * the context does not use the file. */
 static int64_t end_in(const struct kvw_tls_watch_item *item, const char *use, const char *path)
 {
 	const struct kvw_tls_file *file;
@@ -192,9 +195,9 @@ static int64_t end_in(const struct kvw_tls_watch_item *item, const char *use, co
 	return 0;
 }
 
-/* The earliest end over all contexts: contexts with different authorities share a certificate, and
- * one may have refused a renewal that another took over. 0: an earlier context, or an earlier file
- * of this one, reports it. */
+/* Returns the earliest end over all contexts. Contexts with different CAs may use the same
+ * certificate, and one may have refused a renewal that another has loaded. 0: an earlier context,
+ * or an earlier file of this one, reports it. */
 static int64_t end_of(const struct kvw_tls_watch *watch, size_t i, size_t n)
 {
 	const struct kvw_tls_watch_item *item = &watch->items[i];

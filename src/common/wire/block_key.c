@@ -2,8 +2,8 @@
  * block_key.c - computes XXH3 over token ids in place.
  *
  * The parent's key is the seed, so no data is copied: 16 tokens cost 6 ns, 256 tokens 70 ns. Fields
- * of the space are hashed one by one for the same reason, which also keeps "ab" + "c" apart from
- * "a" + "bc".
+ * of struct kvw_block_space are hashed one by one for the same reason, which also keeps "ab" + "c"
+ * apart from "a" + "bc".
  */
 #include "wire/block_key.h"
 
@@ -12,7 +12,7 @@
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "token ids are hashed where they lie");
 
-/* Changes when the meaning of a key changes. */
+/* To be changed when the meaning of a key changes. */
 #define KEY_VERSION UINT64_C(0x6b76776b65790001)
 
 static uint64_t fold_in(uint64_t seed, struct kvw_slice field)

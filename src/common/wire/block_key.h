@@ -16,7 +16,7 @@
 
 #include "kvway/slice.h"
 
-/* Properties besides tokens that distinguish blocks. Slices are borrowed during the call. */
+/* Data other than tokens by which blocks differ. Slices are borrowed during the call. */
 struct kvw_block_space {
 	uint32_t block_size; /* tokens */
 	struct kvw_slice model;
@@ -24,15 +24,15 @@ struct kvw_block_space {
 	struct kvw_slice cache_salt; /* empty: none */
 };
 
-/* The key before a prompt's first block. */
+/* Returns the key that stands before a prompt's first block. */
 uint64_t kvw_block_root(const struct kvw_block_space *space);
 
-/* The key of the block of tokens[0..count) after `parent`. */
+/* Returns the key of the block tokens[0..count), which follows the block with the key `parent`. */
 uint64_t kvw_block_key(uint64_t parent, const uint32_t *tokens, size_t count);
 
 /*
- * Keys of the full blocks in tokens[0..count), which follow *parent; at most `cap`. Sets *parent to
- * the last key and returns the number of keys. block_size must not be 0.
+ * Computes the keys of the full blocks in tokens[0..count), which follow *parent; at most `cap`.
+ * Sets *parent to the last key and returns the number of keys. block_size must not be 0.
  */
 size_t kvw_block_keys(uint64_t *parent, const uint32_t *tokens, size_t count, uint32_t block_size,
 	uint64_t *keys, size_t cap);

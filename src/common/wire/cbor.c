@@ -1,5 +1,5 @@
 /*
- * cbor.c - canonical CBOR (RFC 8949, section 4.2) of ints, text, arrays and null.
+ * cbor.c - writes canonical CBOR (RFC 8949, section 4.2) of ints, text, arrays and null.
  *
  * Each item begins with its major type in the upper three bits and a number: itself below 24, else
  * in the fewest of 1, 2, 4 or 8 bytes, big-endian. Python's tuples and lists are both arrays.
@@ -15,7 +15,7 @@ enum major {
 static void put_head(struct kvw_hasher *out, enum major major, uint64_t n)
 {
 	uint8_t head[9];
-	size_t wide = 0; /* bytes after the first one */
+	size_t wide = 0; /* number of bytes after the first one */
 	uint8_t info = (uint8_t)n;
 
 	if (n > UINT32_MAX)
@@ -55,7 +55,7 @@ static void cbor_tuple_begin(struct kvw_hasher *out, size_t count)
 
 static void cbor_tuple_end(struct kvw_hasher *out, size_t count)
 {
-	(void)out; /* the head has the count */
+	(void)out; /* the head at the begin has the count, so there is nothing to write here */
 	(void)count;
 }
 

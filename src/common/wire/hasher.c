@@ -1,5 +1,6 @@
 /*
- * hasher.c - SHA-256 of libcrypto, XXH3-128 of libxxhash, behind a small buffer.
+ * hasher.c - computes SHA-256 (libcrypto) or XXH3-128 (libxxhash) of bytes that pass a small
+ * buffer.
  *
  * Serialised ints come in pieces of one to nine bytes; the buffer collects them, so that a call
  * into a library happens once per 512 bytes.
@@ -19,10 +20,10 @@
 
 struct kvw_hasher {
 	enum kvw_digest_kind kind;
-	SHA256_CTX sha;    /* of KVW_DIGEST_SHA256 */
-	XXH3_state_t *xxh; /* owned; of KVW_DIGEST_XXH3_128, else NULL */
-	size_t length;     /* bytes put since the start */
-	size_t filled;     /* bytes of buffer that are not hashed yet */
+	SHA256_CTX sha;    /* used for KVW_DIGEST_SHA256 */
+	XXH3_state_t *xxh; /* owned; set for KVW_DIGEST_XXH3_128, else NULL */
+	size_t length;     /* number of bytes put since the start */
+	size_t filled;     /* number of bytes in the buffer that are not hashed yet */
 	bool counting;
 	uint8_t buffer[512];
 };
@@ -50,7 +51,7 @@ void kvw_hasher_destroy(struct kvw_hasher *hasher)
 {
 	if (hasher == NULL)
 		return;
-	(void)XXH3_freeState(hasher->xxh); /* its result is always success */
+	(void)XXH3_freeState(hasher->xxh); /* XXH3_freeState always returns success */
 	free(hasher);
 }
 
@@ -71,7 +72,7 @@ void kvw_hasher_start(struct kvw_hasher *hasher)
 	hasher->length = 0;
 	hasher->filled = 0;
 	if (hasher->kind == KVW_DIGEST_SHA256)
-		(void)SHA256_Init(&hasher->sha); /* none of these can fail */
+		(void)SHA256_Init(&hasher->sha); /* none of these functions can fail */
 	else
 		(void)XXH3_128bits_reset(hasher->xxh);
 }

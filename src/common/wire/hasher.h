@@ -18,10 +18,10 @@
 
 enum kvw_digest_kind {
 	KVW_DIGEST_SHA256 = 0,
-	KVW_DIGEST_XXH3_128, /* canonical, that is high half first, big-endian */
+	KVW_DIGEST_XXH3_128, /* in canonical form: the high half first, big-endian */
 };
 
-#define KVW_DIGEST_MAX 32u /* bytes of the longest digest */
+#define KVW_DIGEST_MAX 32u /* length of the longest digest */
 
 struct kvw_hasher;
 
@@ -29,16 +29,16 @@ struct kvw_hasher;
 KVW_MUST_CHECK enum kvw_err kvw_hasher_create(enum kvw_digest_kind kind, struct kvw_hasher **out);
 void kvw_hasher_destroy(struct kvw_hasher *hasher); /* NULL is allowed */
 
-/* Bytes of its digests: 32 or 16. */
+/* Returns the length of its digests: 32 or 16. */
 size_t kvw_hasher_size(const struct kvw_hasher *hasher);
 
-/* Begin again: the bytes put from now on are only counted, or hashed. */
+/* These begin again: bytes put from now on are only counted, or hashed. */
 void kvw_hasher_start_count(struct kvw_hasher *hasher);
 void kvw_hasher_start(struct kvw_hasher *hasher);
 
 void kvw_hasher_put(struct kvw_hasher *hasher, const void *data, size_t len);
 
-/* Bytes put since the start. */
+/* Returns the number of bytes put since the start. */
 size_t kvw_hasher_length(const struct kvw_hasher *hasher);
 
 /* Writes the digest, kvw_hasher_size() bytes, of all bytes put since kvw_hasher_start(). The next

@@ -1,9 +1,9 @@
 /*
- * json_msgpack.c - a JSON reader that writes MessagePack as it goes.
+ * json_msgpack.c - reads JSON, and writes it as MessagePack at the same time.
  *
  * MessagePack puts the number of members before the members. So each array or map first gets a head
- * with a 32-bit count of 0, which is overwritten when its bracket closes. No recursion: open
- * brackets lie on a small stack.
+ * with a 32-bit count of 0, which is overwritten when its bracket closes. There is no recursion:
+ * open brackets are kept on a small stack.
  *
  * Room: per byte of JSON at most 2.5 are written ("[]" is five bytes of head, "1e1," nine of a
  * double), and as much again for each bracket that is still open.
@@ -15,8 +15,8 @@
 
 /* One open bracket. */
 struct level {
-	size_t head;    /* offset of its head in the output */
-	uint32_t count; /* values (array) or pairs (map) that have begun */
+	size_t head;    /* offset in the output of the bracket's head */
+	uint32_t count; /* number of values (array) or pairs (map) that have begun */
 	bool map;
 };
 
@@ -68,7 +68,7 @@ static enum kvw_err hex4(struct reader *r, uint32_t *unit)
 	return KVW_OK;
 }
 
-/* Writes a code point as UTF-8 to `to`; returns its bytes. */
+/* Writes a code point to `to` as UTF-8; returns the number of bytes. */
 static size_t utf8(uint32_t code, char *to)
 {
 	if (code < 0x80) {
@@ -93,7 +93,7 @@ static size_t utf8(uint32_t code, char *to)
 	return 4;
 }
 
-/* Reads one code point after "\u"; a surrogate pair takes two escapes. */
+/* Reads the code point after "\u"; a surrogate pair has two such escapes. */
 static enum kvw_err unicode(struct reader *r, char *to, size_t *len)
 {
 	uint32_t code, low;
@@ -118,7 +118,7 @@ static enum kvw_err unicode(struct reader *r, char *to, size_t *len)
 	return KVW_OK;
 }
 
-/* Reads an escape after its backslash. */
+/* Reads an escape, from after its backslash. */
 static enum kvw_err escape(struct reader *r, char *to, size_t *len)
 {
 	static const char from[] = "\"\\/bfnrt", into[] = "\"\\/\b\f\n\r\t";
@@ -139,7 +139,8 @@ static enum kvw_err escape(struct reader *r, char *to, size_t *len)
 	return KVW_OK;
 }
 
-/* Reads a text from its quote on. Its head has a 32-bit length, because escapes shrink the text. */
+/* Reads a text, from its quote on. Its head has a 32-bit length, because the text becomes shorter
+ * when escapes are replaced. */
 static enum kvw_err text(struct reader *r)
 {
 	struct kvw_mp_out *out = r->out;
@@ -149,7 +150,7 @@ static enum kvw_err text(struct reader *r)
 
 	if (out->full || out->size - out->len < 5 ||
 		out->size - out->len - 5 < (size_t)(r->end - r->at)) {
-		out->full = true; /* an unescaped text is never longer */
+		out->full = true; /* replacing escapes never makes a text longer */
 		return KVW_ELIMIT;
 	}
 	out->data[head] = 0xdb;
@@ -179,7 +180,7 @@ static enum kvw_err text(struct reader *r)
 
 /* --- numbers and words ---------------------------------------------------------------------- */
 
-/* Digits of an integer as a magnitude; false beyond 2^64-1. */
+/* Reads the digits of an integer. Returns false if the number is above 2^64-1. */
 static bool magnitude(const char *at, const char *end, uint64_t *value)
 {
 	uint64_t sum = 0;
@@ -316,7 +317,7 @@ static enum kvw_err value(struct reader *r)
 	}
 }
 
-/* Reads the name of a map's next member and its colon. */
+/* Reads the name of the next member of a map, and the colon after it. */
 static enum kvw_err name(struct reader *r)
 {
 	enum kvw_err err;
@@ -334,7 +335,7 @@ static enum kvw_err name(struct reader *r)
 	return KVW_OK;
 }
 
-/* Reads the end of the innermost bracket, or its next member. */
+/* Reads the end of the innermost bracket, or the bracket's next member. */
 static enum kvw_err member(struct reader *r)
 {
 	struct level *level = &r->levels[r->depth - 1];

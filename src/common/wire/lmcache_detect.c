@@ -1,9 +1,9 @@
 /*
- * lmcache_detect.c - tries all recipes in use, one after the other.
+ * lmcache_detect.c - tries all recipes that are in use, one after the other.
  *
- * A guess is a number that encodes one choice per property. Guesses that differ only in irrelevant
- * choices (the SipHash variant of a digest, the fold of builtin) are equal; only the first of them
- * is tried.
+ * A guess is a number that encodes one choice per property. Guesses that differ only in choices
+ * without effect (the SipHash variant if the hash is a digest, the fold if it is builtin) mean the
+ * same recipe; only the first of them is tried.
  */
 #include "wire/lmcache_detect.h"
 
@@ -22,7 +22,7 @@ enum {
 	GUESSES = ALGORITHMS * SIPHASHES * EXTRAS * FOLDS * ROOTS * SIZES,
 };
 
-/* Takes the next choice out of `base`; 0 is the configured value. */
+/* Takes the next choice, one of `base`, out of the number; 0 is the configured value. */
 static unsigned choose_seed(size_t *number, unsigned base, unsigned configured)
 {
 	unsigned digit = (unsigned)(*number % base);
@@ -44,7 +44,8 @@ static void choose_root(struct kvw_lmcache_recipe *guess, unsigned choice)
 		guess->root = KVW_LMCACHE_ROOT_NUMBER;
 }
 
-/* Decodes a guess. False: it equals the guess of a smaller number. */
+/* Makes the recipe of a guess. Returns false if a guess with a smaller number means the same
+ * recipe. */
 static bool guess_of(const struct kvw_lmcache_recipe *configured, size_t number,
 	struct kvw_lmcache_recipe *guess)
 {
@@ -67,14 +68,15 @@ static bool guess_of(const struct kvw_lmcache_recipe *configured, size_t number,
 	return guess->siphash == configured->siphash;
 }
 
-/* Usual values of PYTHONHASHSEED besides 0. */
+/* Values of PYTHONHASHSEED that are often used, in addition to 0. */
 static const char *const usual_seeds[] = {"1", "2", "3", "5", "7", "8", "10", "12", "13", "16",
 	"17", "21", "32", "42", "64", "99", "100", "101", "111", "123", "128", "256", "314", "420",
 	"512", "666", "777", "888", "999", "1000", "1024", "1111", "1234", "1337", "2024", "2025",
 	"2026", "2048", "3407", "4096", "4242", "9999", "10000", "12345", "31337", "65535", "65536",
 	"123456", "314159", "1234567", "12345678", "123456789", "4294967295"};
 
-/* KVW_ENOTFOUND: the worker does not have the prompt's first key by this recipe. */
+/* Computes keys by one recipe. KVW_ENOTFOUND: the worker does not have the key that this recipe
+ * gives for the prompt's first chunk. */
 static enum kvw_err try_recipe(const struct kvw_lmcache_recipe *guess, const uint32_t *tokens,
 	size_t count, kvw_lmcache_known_fn *known, void *context)
 {
@@ -113,7 +115,7 @@ enum kvw_err kvw_lmcache_detect(const struct kvw_lmcache_recipe *configured, con
 	return err;
 }
 
-/* A text that grows within its room. */
+/* A text in a buffer of fixed size, to which is appended. */
 struct note {
 	char *text;
 	size_t size, length;

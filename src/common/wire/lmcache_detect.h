@@ -14,7 +14,7 @@
 
 #include "wire/lmcache_hash.h"
 
-/* Whether a worker has admitted this key. */
+/* Returns whether a worker has admitted this key. */
 typedef bool kvw_lmcache_known_fn(void *context, uint64_t key);
 
 /*
@@ -23,8 +23,9 @@ typedef bool kvw_lmcache_known_fn(void *context, uint64_t key);
  * all combinations, then common seeds, with all else as configured, on the beginning of one prompt.
  * *found borrows the same texts as `configured`.
  *
- * KVW_ENOTFOUND: none matches; the seed may be another, or the tokens. KVW_ENOMEM. Takes some 3 ms
- * for a prompt of 2,048 tokens: not for an event loop. A fault in `configured` is no error.
+ * KVW_ENOTFOUND: no recipe matches; perhaps the seed is none of these, or the worker's tokens are
+ * others. KVW_ENOMEM. Takes some 3 ms for a prompt of 2,048 tokens: not for an event loop. It is no
+ * error if `configured` itself is faulty.
  */
 KVW_MUST_CHECK enum kvw_err kvw_lmcache_detect(const struct kvw_lmcache_recipe *configured,
 	const uint32_t *tokens, size_t count, kvw_lmcache_known_fn *known, void *context,
@@ -32,8 +33,8 @@ KVW_MUST_CHECK enum kvw_err kvw_lmcache_detect(const struct kvw_lmcache_recipe *
 
 /*
  * Writes the changes from `configured` to `found`, such as "hash algorithm sha256_cbor (configured:
- * builtin), chunk size 64 (configured: 256)"; empty if nothing. Returns the length; cut if size is
- * too small, always terminated (size > 0).
+ * builtin), chunk size 64 (configured: 256)"; the text is empty if there are none. Returns its
+ * length. The text is cut if size, which must not be 0, is too small, and always ends with a NUL.
  */
 size_t kvw_lmcache_difference(const struct kvw_lmcache_recipe *configured,
 	const struct kvw_lmcache_recipe *found, char *text, size_t size);

@@ -9,7 +9,8 @@
 #include "wire/object_hash.h"
 #include "wire/pyhash.h"
 
-/* vLLM's seed if PYTHONHASHSEED is not set and the algorithm is cryptographic. */
+/* The text that vLLM uses as seed if PYTHONHASHSEED is not set and the algorithm is
+ * cryptographic. */
 #define DEFAULT_SEED "vllm-none-hash"
 
 /* Input of a chunk's hash. */
@@ -140,7 +141,7 @@ enum kvw_err kvw_lmcache_begin(const struct kvw_lmcache_recipe *recipe, uint64_t
 	return err;
 }
 
-/* hash((parent, tokens, extra)). Token ids are their own hashes. */
+/* Returns hash((parent, tokens, extra)). Token ids are their own hashes. */
 static uint64_t builtin_link(const struct link *link)
 {
 	struct kvw_py_tuple outer = {KVW_PY_TUPLE_START, 0}, inner = outer, empty = outer;

@@ -17,7 +17,7 @@ static void put_text(struct kvw_mp_out *out, const char *key, struct kvw_slice t
 	kvw_mp_put_str(out, text);
 }
 
-/* Begins a map of `members` members, the first of which is the type. */
+/* Begins a map with this number of members, the first of which is the type. */
 static void begin_reply(struct kvw_mp_out *out, uint32_t members, const char *type)
 {
 	kvw_mp_put_map(out, members);

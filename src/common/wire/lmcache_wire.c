@@ -1,9 +1,9 @@
 /*
  * lmcache_wire.c - reads LMCache's messages by a table of members and a table of types.
  *
- * A member of one name has one shape in all messages, so members are read in any order, before the
- * type is known; a bit per member records its presence. The type then decides which bits must be
- * set. A JSON message is first converted to msgpack and read the same way.
+ * A member of a given name has the same form in all messages, so members can be read in any order,
+ * before the type is known; a bit for each member records that it was there. The type then decides
+ * which bits must be set. A JSON message is first converted to msgpack and read the same way.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -61,7 +61,7 @@ static const struct kvw_slice names[MEMBERS] = {
 #define ADDRESS     (WORKER | BIT(IP) | BIT(PORT))
 #define SYNC        (WORKER | BIT(SYNC_ID))
 
-/* Types by name, and the members that each must have. */
+/* Message types by name, with the members that each must have. */
 static const struct {
 	struct kvw_slice name;
 	enum kvw_lmc_type type;
@@ -87,8 +87,8 @@ static const struct {
 /* The message being read. */
 struct draft {
 	struct kvw_lmc_message message;
-	uint64_t key, number; /* of a KVAdmitMsg or KVEvictMsg */
-	uint32_t seen;        /* BIT() of each member present */
+	uint64_t key, number; /* members of a KVAdmitMsg or KVEvictMsg */
+	uint32_t seen;        /* BIT() of each member that was there */
 };
 
 void kvw_lmc_reader_init(struct kvw_lmc_reader *reader)
@@ -113,7 +113,7 @@ static enum kvw_err refuse_message(struct kvw_lmc_reader *reader, const char *er
 
 /* --- shapes of members ---------------------------------------------------------------------- */
 
-/* Length of the UTF-8 sequence at `at`; 0: invalid, or a control character. */
+/* Returns the length of the UTF-8 sequence at `at`; 0: it is invalid, or a control character. */
 static size_t printable(const uint8_t *at, size_t left)
 {
 	size_t len = at[0] < 0x80 ? 1 : at[0] < 0xe0 ? 2 : at[0] < 0xf0 ? 3 : 4;
@@ -183,7 +183,7 @@ static enum kvw_err take_port(struct kvw_mp *mp, uint16_t *port)
 	return err;
 }
 
-/* Makes room for count keys with number and kind each; old contents are lost. */
+/* Makes room for this number of keys, with number and kind of each; old contents are lost. */
 static enum kvw_err make_room(struct kvw_lmc_reader *reader, size_t count)
 {
 	size_t want = reader->room == 0 ? 64 : reader->room;
@@ -259,7 +259,8 @@ static enum kvw_err take_op_type(struct kvw_lmc_reader *reader, struct kvw_mp *m
 	return KVW_OK;
 }
 
-/* One operation {op_type, key, seq_num} into place i. Clears *numbered if it has no number. */
+/* Reads one operation {op_type, key, seq_num} into place i. If it has no number, sets *numbered to
+ * false. */
 static enum kvw_err take_operation(
 	struct kvw_lmc_reader *reader, struct kvw_mp *mp, size_t i, bool *numbered)
 {
@@ -386,7 +387,7 @@ static enum kvw_err take_members(
 	return err;
 }
 
-/* Reads an old message of one operation. */
+/* Reads a message of an old version, which has a single operation. */
 static enum kvw_err single_operation(struct kvw_lmc_reader *reader, struct draft *draft, bool admit)
 {
 	enum kvw_err err = make_room(reader, 1);
@@ -402,7 +403,7 @@ static enum kvw_err single_operation(struct kvw_lmc_reader *reader, struct draft
 	return KVW_OK;
 }
 
-/* Gives the draft its type. */
+/* Decides the type of the draft, and checks that it has all members of that type. */
 static enum kvw_err judge(struct kvw_lmc_reader *reader, struct draft *draft)
 {
 	uint32_t missing;
@@ -428,7 +429,7 @@ static enum kvw_err judge(struct kvw_lmc_reader *reader, struct draft *draft)
 	return KVW_OK;
 }
 
-/* A message in JSON, as msgpack in the reader's own buffer. */
+/* Converts a message in JSON to msgpack, in the reader's own buffer. */
 static enum kvw_err rewrite_json(struct kvw_lmc_reader *reader, struct kvw_slice *frame)
 {
 	size_t want = KVW_JSON_ROOM(frame->len);
@@ -469,7 +470,8 @@ enum kvw_err kvw_lmc_read(
 		reader->error = "a message larger than 16 MiB";
 		return KVW_ELIMIT;
 	}
-	if (frame.len > 0 && frame.data[0] == '{') /* '{' as msgpack would be the number 123 */
+	/* no message in msgpack begins with '{', which would be the number 123 */
+	if (frame.len > 0 && frame.data[0] == '{')
 		err = rewrite_json(reader, &frame);
 	if (err != KVW_OK)
 		return err;

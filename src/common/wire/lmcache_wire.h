@@ -27,14 +27,15 @@
 #include "kvway/route.h"
 #include "wire/msgpack.h"
 
-#define KVW_LMC_MESSAGE_MAX (16u << 20) /* bytes; a full sync's batch has 2,000 keys, 18 KB */
-#define KVW_LMC_JSON_MAX    (1u << 20)  /* bytes of a message in JSON */
-#define KVW_LMC_KEYS_MAX    (1u << 20)  /* operations or keys of one message */
-#define KVW_LMC_TEXT_MAX    512u        /* bytes of a name, address or id */
+/* most bytes of a message; a batch of a full sync has 2,000 keys, 18 KB */
+#define KVW_LMC_MESSAGE_MAX (16u << 20)
+#define KVW_LMC_JSON_MAX    (1u << 20)  /* most bytes of a message in JSON */
+#define KVW_LMC_KEYS_MAX    (1u << 20)  /* most operations or keys of one message */
+#define KVW_LMC_TEXT_MAX    512u        /* most bytes of a name, address or id */
 
 enum kvw_lmc_type {
 	KVW_LMC_REGISTER,    /* RegisterMsg */
-	KVW_LMC_HEARTBEAT,   /* HeartbeatMsg: has all members of a registration */
+	KVW_LMC_HEARTBEAT,   /* HeartbeatMsg; it has all members of a registration */
 	KVW_LMC_DEREGISTER,  /* DeRegisterMsg */
 	KVW_LMC_OPERATIONS,  /* BatchedKVOperationMsg, KVAdmitMsg, KVEvictMsg */
 	KVW_LMC_P2P_LOOKUP,  /* BatchedP2PLookupMsg */
@@ -46,39 +47,42 @@ enum kvw_lmc_type {
 };
 
 /*
- * One message. Members that its type lacks are zero. Slices and arrays are valid until the reader's
- * next message, and only as long as the frame.
+ * One message. Members that its type does not have are zero. Slices and arrays are valid until the
+ * reader's next message, and only as long as the frame.
  */
 struct kvw_lmc_message {
 	enum kvw_lmc_type type;
-	struct kvw_slice instance_id; /* never empty where the type has one */
+	struct kvw_slice instance_id; /* never empty in messages whose type has it */
 	uint32_t worker_id;           /* tensor-parallel rank */
 	struct kvw_slice ip;
-	uint16_t port;             /* of the worker's command socket */
-	struct kvw_slice p2p;      /* peer_init_url or distributed_url; len 0: none */
+	uint16_t port;             /* port of the worker's command socket */
+	struct kvw_slice p2p; /* peer_init_url or distributed_url; len 0: the message has neither */
 	struct kvw_slice location; /* "LocalCPUBackend", "LocalDiskBackend", ... */
 	struct kvw_slice sync_id;
 
-	const uint64_t *keys;    /* OPERATIONS, P2P_LOOKUP (hashes), SYNC_BATCH */
-	const uint64_t *numbers; /* OPERATIONS: seq_num of each; NULL: not numbered */
-	const bool *admits;      /* OPERATIONS: true: an admit, false: an evict */
+	const uint64_t *keys;    /* in OPERATIONS, P2P_LOOKUP (there: hashes) and SYNC_BATCH */
+	const uint64_t *numbers; /* OPERATIONS: the seq_num of each; NULL: they have none */
+	const bool *admits; /* OPERATIONS: for each, true for an admit and false for an evict */
 	size_t key_count;
 
-	uint64_t total_keys;    /* SYNC_START: announced, SYNC_END: really sent */
+	/* SYNC_START: the number that will be sent; SYNC_END: the number that was sent */
+	uint64_t total_keys;
 	uint32_t batch_count;   /* SYNC_START */
 	uint32_t batch_id;      /* SYNC_BATCH: from 0 */
 };
 
-/* Reads messages, one after another; keeps arrays that grow up to the limits. One thread. */
+/* Reads messages, one after another. Its arrays grow with the messages, up to the limits, and are
+ * kept. One thread. */
 struct kvw_lmc_reader {
-	const char *error;     /* static text: the reason of the last refusal */
-	const char *field;     /* member that caused it; NULL: no single one */
-	struct kvw_slice type; /* type of the last message as sent; borrowed like the rest */
+	const char *error;     /* static text: the reason for which the last message was refused */
+	const char *field;     /* the member that caused it; NULL: no single member did */
+	/* type of the last message, as it was sent; borrowed like the rest */
+	struct kvw_slice type;
 
-	uint64_t *keys, *numbers; /* owned; all three have `room` items */
+	uint64_t *keys, *numbers; /* owned; all three have room for `room` items */
 	bool *admits;
 	size_t room;
-	uint8_t *json; /* owned: the last JSON message as msgpack */
+	uint8_t *json; /* owned: the last JSON message, converted to msgpack */
 	size_t json_room;
 };
 
@@ -86,32 +90,33 @@ void kvw_lmc_reader_init(struct kvw_lmc_reader *reader);
 void kvw_lmc_reader_finish(struct kvw_lmc_reader *reader);
 
 /*
- * One frame. KVW_EPROTO, KVW_ELIMIT: refused, see error and field. KVW_ENOTFOUND: a whole message
- * of a type that no worker sends to a controller (see reader->type). KVW_ENOMEM.
+ * Reads one frame. KVW_EPROTO, KVW_ELIMIT: it is refused; see error and field. KVW_ENOTFOUND: it is
+ * a complete message of a type that no worker sends to a controller (see reader->type). KVW_ENOMEM.
  */
 enum kvw_err kvw_lmc_read(struct kvw_lmc_reader *reader, struct kvw_slice frame,
 	struct kvw_lmc_message *message) KVW_MUST_CHECK;
 
 /*
  * Finds the message of a request on a ROUTER socket, [identity] [""] [message], and the number of
- * leading frames that the answer repeats. KVW_EPROTO: not of that form.
+ * leading frames that the answer repeats. KVW_EPROTO: the request is not of that form.
  */
 enum kvw_err kvw_lmc_request(const struct kvw_slice *frames, size_t count,
 	struct kvw_slice *message, size_t *envelope) KVW_MUST_CHECK;
 
-/* Tier of a location. Unknown names count as remote, the slowest. */
+/* Returns the tier that a location means. Unknown names count as remote, the slowest tier. */
 enum kvw_tier kvw_lmc_tier(struct kvw_slice location);
 
 /* --- answers: written to out, whose `full` is set if they did not fit
  * ---------------------------- */
 
-/* heartbeat_url "host:port" without a scheme; len 0: no heartbeats. */
+/* heartbeat_url is "host:port" without a scheme; len 0: the worker is to send no heartbeats. */
 void kvw_lmc_put_registered(struct kvw_mp_out *out, struct kvw_slice heartbeat_url);
 
-/* reason: "controller_restart" or "worker_re_registered" asks for a full sync; len 0: nothing. */
+/* full_sync_reason "controller_restart" or "worker_re_registered" asks for a full sync; len 0: none
+ * is asked for. */
 void kvw_lmc_put_heartbeat(struct kvw_mp_out *out, struct kvw_slice full_sync_reason);
 
-/* refusal: len 0 accepts the sync. */
+/* refusal: the reason for which the sync is refused; len 0: it is accepted. */
 void kvw_lmc_put_sync_started(
 	struct kvw_mp_out *out, struct kvw_slice sync_id, struct kvw_slice refusal);
 
@@ -126,7 +131,7 @@ struct kvw_lmc_sync_status {
 
 void kvw_lmc_put_sync_status(struct kvw_mp_out *out, const struct kvw_lmc_sync_status *status);
 
-/* The instance that holds the longest beginning of the chunks; NULL: none. */
+/* The instance that has the longest beginning of the chunks; NULL: no instance has any. */
 struct kvw_lmc_holder {
 	struct kvw_slice instance_id, location, peer_init_url;
 	uint32_t chunks; /* > 0 */

@@ -1,9 +1,9 @@
 /*
- * msgpack.c - the reader, which reads one head at a time and keeps no state but its position.
+ * msgpack.c - the reader: reads one head at a time, and has no state but its position.
  *
- * Why not msgpack-c: its unpacker builds a tree of objects and reserves an array's room by the
- * count that the head declares, so that five bytes (dd ff ff ff ff) make it ask for a hundred
- * gigabytes, and the tree would then be copied into the index's form. The format is small; a cursor
+ * msgpack-c is not used because its unpacker builds a tree of objects and reserves an array's room
+ * by the count that the head declares: five bytes (dd ff ff ff ff) make it ask for a hundred
+ * gigabytes. And the tree would then be copied into the index's form. The format is small: a cursor
  * over it needs no memory and lets the caller store each token id directly in its final place.
  *
  * Cost: a head is one switch; skipping is linear in the bytes passed.
@@ -26,7 +26,8 @@ static enum kvw_err refuse_value(struct kvw_mp *mp, const char *error)
 	return KVW_EPROTO;
 }
 
-/* Big-endian integer of 1, 2, 4 or 8 bytes. The caller has checked that they are there. */
+/* Returns a big-endian integer of 1, 2, 4 or 8 bytes. The caller has checked that they are
+ * there. */
 static uint64_t big_endian(const uint8_t *at, size_t width)
 {
 	uint16_t two;
@@ -86,7 +87,8 @@ static enum kvw_err end_real(
 	return KVW_OK;
 }
 
-/* Ends a value of `len` bytes at `at`; an extension has a type byte before them. */
+/* Called at a value of `len` bytes at `at`: moves past them. An extension has a type byte before
+ * them. */
 static enum kvw_err end_bytes(struct kvw_mp *mp, const uint8_t *at, uint64_t len,
 	enum kvw_mp_type type, struct kvw_mp_value *value)
 {
@@ -113,7 +115,7 @@ static enum kvw_err end_count(struct kvw_mp *mp, const uint8_t *at, uint64_t cou
 	return KVW_OK;
 }
 
-/* Reads a length or count of `width` bytes at `at`, and what it counts. */
+/* Reads a length or count of `width` bytes at `at`, and the bytes or values to which it refers. */
 static enum kvw_err end_sized(struct kvw_mp *mp, const uint8_t *at, size_t width,
 	enum kvw_mp_type type, struct kvw_mp_value *value)
 {
@@ -210,7 +212,8 @@ enum kvw_err kvw_mp_next(struct kvw_mp *mp, struct kvw_mp_value *value)
 
 enum kvw_err kvw_mp_skip(struct kvw_mp *mp)
 {
-	uint64_t left[KVW_MP_DEPTH]; /* values still to come in each open array or map */
+	/* for each open array or map: number of values still to come */
+	uint64_t left[KVW_MP_DEPTH];
 	struct kvw_mp at = *mp;
 	struct kvw_mp_value value;
 	size_t depth = 0;
@@ -237,7 +240,7 @@ enum kvw_err kvw_mp_skip(struct kvw_mp *mp)
 	return KVW_OK;
 }
 
-/* Reads the next value if it has the type, and moves the cursor past it. */
+/* Reads the next value if it is of this type, and moves the cursor past it. */
 static enum kvw_err next_of(
 	struct kvw_mp *mp, enum kvw_mp_type type, const char *error, struct kvw_mp_value *value)
 {

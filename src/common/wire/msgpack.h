@@ -1,5 +1,5 @@
 /*
- * msgpack.h - read and write MessagePack inside a buffer of the caller.
+ * msgpack.h - reads and writes MessagePack in a buffer of the caller.
  *
  * The reader is a cursor. It never allocates and never copies: texts are slices of the buffer,
  * arrays and maps are a count, and the caller reads that many values next. It is made for untrusted
@@ -25,12 +25,12 @@
 #include "kvway/err.h"
 #include "kvway/slice.h"
 
-#define KVW_MP_DEPTH 32 /* arrays and maps inside each other that skip() follows */
+#define KVW_MP_DEPTH 32 /* deepest nesting of arrays and maps that skip() accepts */
 
 enum kvw_mp_type {
 	KVW_MP_NIL,
 	KVW_MP_BOOL,
-	KVW_MP_UINT, /* an integer >= 0, however it is encoded */
+	KVW_MP_UINT, /* an integer >= 0, in any encoding */
 	KVW_MP_NEGATIVE,
 	KVW_MP_FLOAT,
 	KVW_MP_STR,
@@ -48,15 +48,16 @@ struct kvw_mp_value {
 		bool boolean;
 		uint64_t bits; /* UINT; NEGATIVE: two's complement */
 		double real;
-		struct kvw_slice bytes; /* STR, BIN, EXT: borrowed from the buffer */
-		uint32_t count;         /* ARRAY: values, MAP: pairs that follow */
+		struct kvw_slice bytes; /* STR, BIN, EXT: the bytes, borrowed from the buffer */
+		uint32_t count;         /* number of values (ARRAY) or pairs (MAP) that follow */
 	};
 };
 
-/* Reader. Borrows the buffer. A copy of the struct marks a position to return to. */
+/* A reader. Borrows the buffer. A copy of the struct remembers a position to which the caller may
+ * return. */
 struct kvw_mp {
 	const uint8_t *at, *end;
-	const char *error; /* static text: reason of the last failure; NULL: none */
+	const char *error; /* static text: reason of the last failure; NULL: there was none */
 };
 
 void kvw_mp_init(struct kvw_mp *mp, const void *data, size_t len);
@@ -66,30 +67,31 @@ static inline size_t kvw_mp_left(const struct kvw_mp *mp)
 	return (size_t)(mp->end - mp->at);
 }
 
-/* Next value or head. KVW_EPROTO: cut off, a count beyond the buffer, or an invalid byte. */
+/* Reads the next value or head. KVW_EPROTO: it is cut off, has a count beyond the buffer, or an
+ * invalid byte. */
 enum kvw_err kvw_mp_next(struct kvw_mp *mp, struct kvw_mp_value *value) KVW_MUST_CHECK;
 
-/* Skips one value with all its members. Also KVW_ELIMIT: nested too deep. */
+/* Skips one value with all its members. Also KVW_ELIMIT: it is nested too deeply. */
 enum kvw_err kvw_mp_skip(struct kvw_mp *mp) KVW_MUST_CHECK;
 
-/* One value of a known type; KVW_EPROTO if it is another one. */
+/* These read one value of a known type. KVW_EPROTO: it is of another type. */
 enum kvw_err kvw_mp_array(struct kvw_mp *mp, uint32_t *count) KVW_MUST_CHECK;
 enum kvw_err kvw_mp_map(struct kvw_mp *mp, uint32_t *pairs) KVW_MUST_CHECK;
 enum kvw_err kvw_mp_str(struct kvw_mp *mp, struct kvw_slice *text) KVW_MUST_CHECK;
 enum kvw_err kvw_mp_bool(struct kvw_mp *mp, bool *value) KVW_MUST_CHECK;
 enum kvw_err kvw_mp_real(struct kvw_mp *mp, double *value) KVW_MUST_CHECK; /* or an integer */
 
-/* An integer from 0 to most. */
+/* Reads an integer from 0 to `most`. */
 enum kvw_err kvw_mp_uint(struct kvw_mp *mp, uint64_t most, uint64_t *value) KVW_MUST_CHECK;
 
-/* Any integer of 64 bits, signed or not, as its two's complement bits. */
+/* Reads any integer of 64 bits, signed or not, as its two's complement bits. */
 enum kvw_err kvw_mp_bits(struct kvw_mp *mp, uint64_t *bits) KVW_MUST_CHECK;
 
 /* Skips the next value and returns true if it is nil; else returns false and does not move. */
 bool kvw_mp_take_nil(struct kvw_mp *mp);
 
-/* Writer into a fixed buffer. The first value that does not fit sets `full`; later ones are not
- * written. */
+/* A writer into a buffer of fixed size. The first value that does not fit sets `full`, and later
+ * ones are not written. */
 struct kvw_mp_out {
 	uint8_t *data; /* borrowed */
 	size_t size, len;

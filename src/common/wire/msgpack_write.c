@@ -1,5 +1,5 @@
 /*
- * msgpack_write.c - the writer: shortest forms into a fixed buffer.
+ * msgpack_write.c - the writer: writes values in their shortest forms into a buffer of fixed size.
  *
  * LMCache's and vLLM's own encoder writes shortest forms, so kvway's messages are byte for byte
  * equal to those of LMCache's controller. A value is written whole or not at all; the first one

@@ -1,8 +1,8 @@
 /*
- * object_hash.c - writes one value in one format into a hasher.
+ * object_hash.c - writes a value in one of the formats into a hasher.
  *
  * For formats that put a value's length before it, the value is written twice, the first time only
- * to count its bytes. That costs less than a buffer for any value.
+ * to count its bytes. That costs less than a buffer for values of any length.
  */
 #include "wire/object_hash.h"
 

@@ -1,5 +1,5 @@
 /*
- * object_hash.h - digests of Python objects: serialise, then hash.
+ * object_hash.h - computes digests of Python objects: serialises them, and hashes the result.
  *
  * vLLM and LMCache hash tuples of ints, strings and None by writing them as pickle (protocol 5) or
  * canonical CBOR and hashing the text with SHA-256 or XXH3-128. Both formats are implemented as far
@@ -18,7 +18,7 @@
 #include "kvway/err.h"
 #include "kvway/slice.h"
 
-/* Names as vLLM's --prefix-caching-hash-algo spells them. */
+/* Hashes, by the names that vLLM's --prefix-caching-hash-algo uses. */
 enum kvw_object_hash {
 	KVW_OBJECT_SHA256 = 0,  /* "sha256": pickle */
 	KVW_OBJECT_SHA256_CBOR, /* "sha256_cbor" */
@@ -26,29 +26,31 @@ enum kvw_object_hash {
 	KVW_OBJECT_XXHASH_CBOR, /* "xxhash_cbor" */
 };
 
-/* A serialisation. Items are written in order; a tuple's items between its begin and its end. */
+/* A way to serialise a value. Its items are written in order; those of a tuple between the tuple's
+ * begin and end. */
 struct kvw_format {
 	void (*none)(struct kvw_hasher *out);
 	void (*number)(struct kvw_hasher *out, uint64_t value);
 	void (*text)(struct kvw_hasher *out, const char *utf8, uint32_t len);
 	void (*tuple_begin)(struct kvw_hasher *out, size_t count);
 	void (*tuple_end)(struct kvw_hasher *out, size_t count);
-	/* Called around the whole value; may be NULL. */
+	/* Called before and after the whole value; may be NULL. */
 	void (*value_begin)(struct kvw_hasher *out, size_t body);
 	void (*value_end)(struct kvw_hasher *out);
-	size_t body_max; /* most bytes of a value; 0: without limit */
+	size_t body_max; /* most bytes of a value; 0: no limit */
 };
 
 /*
- * pickle, protocol 5, as _pickle.c writes objects that are all different: the same string object
- * twice would be a reference to the first. Values of up to 64 KiB, which is one frame.
+ * Pickle, protocol 5, as _pickle.c writes objects that are all different (the same string object a
+ * second time would be written as a reference to the first). For values of up to 64 KiB, which is
+ * one frame.
  */
 extern const struct kvw_format kvw_pickle;
 
-/* CBOR, canonical: the shortest form of every length. */
+/* Canonical CBOR: every length is in its shortest form. */
 extern const struct kvw_format kvw_cbor;
 
-/* Writes one value; a second call must write the same bytes. */
+/* Writes one value. A second call must write the same bytes. */
 typedef void kvw_value_fn(
 	struct kvw_hasher *out, const struct kvw_format *format, const void *value);
 
@@ -56,8 +58,8 @@ const struct kvw_format *kvw_object_format(enum kvw_object_hash hash);
 enum kvw_digest_kind kvw_object_digest_kind(enum kvw_object_hash hash);
 
 /*
- * The digest of one value into digest[0..kvw_hasher_size()). KVW_ELIMIT: more than the format's
- * body_max.
+ * Computes the digest of one value into digest[0..kvw_hasher_size()). KVW_ELIMIT: the value is
+ * longer than the format's body_max.
  */
 KVW_MUST_CHECK enum kvw_err kvw_object_digest(struct kvw_hasher *hasher,
 	const struct kvw_format *format, kvw_value_fn *write, const void *value,

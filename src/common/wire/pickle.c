@@ -35,7 +35,8 @@ static void pickle_none(struct kvw_hasher *out)
 	put_byte(out, 'N');
 }
 
-/* Writes an integer beyond 31 bits: two's complement in the fewest bytes for value and sign bit. */
+/* Writes an integer that needs more than 31 bits, as two's complement in the fewest bytes that hold
+ * its value and a sign bit. */
 static void put_long(struct kvw_hasher *out, uint64_t value)
 {
 	size_t bits = 64 - (size_t)__builtin_clzll(value);

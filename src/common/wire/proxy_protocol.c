@@ -1,5 +1,5 @@
 /*
- * proxy_protocol.c - see proxy_protocol.h.
+ * proxy_protocol.c - parses the headers of both versions.
  *
  * Strict, as the specification requires: one space between the words of version 1, no number with a
  * leading zero, no address that inet_pton refuses; in version 2 every additional field within the
@@ -11,7 +11,7 @@
 #include <netinet/in.h>
 #include <string.h>
 
-#define V1_MOST   107 /* with line end */
+#define V1_MOST   107 /* longest line, with its end */
 #define V2_FIXED  16
 #define TLV_CRC32C 0x03
 
@@ -28,7 +28,7 @@ static enum kvw_proxy_verdict bad(const char **why, const char *text)
 
 /* --- version 1 --- */
 
-/* The words of a line, each of which ends at a space or at `end`. */
+/* Splits a line into words, each of which ends at a space or at `end`. */
 struct words {
 	const char *at, *end;
 };
@@ -46,7 +46,8 @@ static bool next_word(struct words *words, char *to, size_t size)
 	memcpy(to, words->at, len);
 	to[len] = '\0';
 	words->at = stop < words->end ? stop + 1 : stop;
-	return stop == words->end || stop + 1 < words->end; /* no space at the end */
+	/* a space at the end of the line is not allowed */
+	return stop == words->end || stop + 1 < words->end;
 }
 
 static bool read_port(struct words *words, uint16_t *port)
@@ -83,7 +84,7 @@ static void set_v6(struct sockaddr_storage *to, const void *address, uint16_t po
 	v6->sin6_port = htons(port);
 }
 
-/* `line` is the text between "PROXY " and the line's end. */
+/* Parses a header of version 1. `line` is the text between "PROXY " and the line's end. */
 static bool read_line(struct words line, struct kvw_proxy_header *out)
 {
 	char family[8], from[INET6_ADDRSTRLEN], to[INET6_ADDRSTRLEN];
@@ -94,7 +95,7 @@ static bool read_line(struct words line, struct kvw_proxy_header *out)
 	if (!next_word(&line, family, sizeof(family)))
 		return false;
 	if (strcmp(family, "UNKNOWN") == 0) {
-		out->known = false; /* the rest of the line has no meaning */
+		out->known = false; /* by the specification, the rest of such a line is ignored */
 		return true;
 	}
 	if (strcmp(family, "TCP4") == 0)
@@ -144,8 +145,8 @@ uint32_t kvw_proxy_crc32c(const char *data, size_t len)
 	return ~crc;
 }
 
-/* Checks the additional fields from `at` on. The checksum, if there is one, covers the whole header
- * with zeroes in its own place. */
+/* Checks the additional fields, from `at` on. The checksum, if there is one, covers the whole
+ * header with zeroes in place of the checksum itself. */
 static bool good_fields(const char *data, size_t at, size_t len)
 {
 	bool summed = false;
@@ -181,7 +182,7 @@ static uint16_t port_at(const char *data)
 	return (uint16_t)((uint16_t)(uint8_t)data[0] << 8 | (uint8_t)data[1]);
 }
 
-/* Bytes of the two addresses of a family; 0: there is no such family. */
+/* Returns the length of the two addresses of a family; 0: there is no such family. */
 static size_t addresses_of(uint8_t family)
 {
 	static const size_t sizes[] = {0, 12, 36, 216}; /* UNSPEC, IPv4, IPv6, UNIX */
@@ -203,7 +204,7 @@ static enum kvw_proxy_verdict read_v2(
 	transport = (uint8_t)data[13] & 15;
 	if ((uint8_t)data[12] >> 4 != 2 || command > PROXY)
 		return bad(why, "a header of version 2 has another version or command");
-	if (command == LOCAL) /* addresses are to be ignored */
+	if (command == LOCAL) /* by the specification, the addresses are ignored */
 		family = transport = 0;
 	if (family > 3 || transport > 2 || (family == 0) != (transport == 0))
 		return bad(why, "a header of version 2 has an unknown family or transport");

@@ -1,13 +1,13 @@
 /*
- * pyhash.c - CPython's Python/pyhash.c, Objects/tupleobject.c and Python/bootstrap_hash.c, as far
- * as they determine numbers that leave the process.
+ * pyhash.c - computes what CPython's Python/pyhash.c, Objects/tupleobject.c and
+ * Python/bootstrap_hash.c do, as far as the results leave the Python process.
  */
 #include "wire/pyhash.h"
 
 #include <stdbool.h>
 #include <string.h>
 
-#define MODULUS  ((UINT64_C(1) << 61) - 1) /* ints are hashed modulo this Mersenne prime */
+#define MODULUS  ((UINT64_C(1) << 61) - 1) /* Python hashes ints modulo this Mersenne prime */
 #define SEED_MAX UINT64_C(4294967295)
 
 static uint64_t never_minus_one(uint64_t hash)
@@ -32,7 +32,7 @@ static bool seed_parse(const char *text, uint32_t *seed)
 	return true;
 }
 
-/* Eight bytes of the generator by which CPython fills its secret, little-endian. */
+/* Returns eight bytes, little-endian, of the generator from which CPython makes its secret. */
 static uint64_t secret_word(uint32_t *state)
 {
 	uint64_t word = 0;
@@ -61,7 +61,7 @@ enum kvw_err kvw_py_key_init(
 
 uint64_t kvw_py_hash_text(const struct kvw_py_key *key, const void *data, size_t len)
 {
-	if (len == 0) /* "" and b"" are 0 under every seed */
+	if (len == 0) /* the hash of "" and b"" is 0 with every seed */
 		return 0;
 	return never_minus_one(kvw_siphash(key->variant, key->k0, key->k1, data, len));
 }

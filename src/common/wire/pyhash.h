@@ -17,29 +17,30 @@
 
 #include "kvway/err.h"
 
-/* hash(None) since CPython 3.12. Before 3.12 it depends on an address, which differs by process and
- * build. */
+/* hash(None) since CPython 3.12. Before that it depends on an address, which differs between
+ * processes and builds. */
 #define KVW_PY_HASH_NONE UINT64_C(0xfca86420)
 
-/* The key of all string hashes in one process. */
+/* The key with which one process hashes all its strings. */
 struct kvw_py_key {
 	enum kvw_siphash_variant variant;
 	uint64_t k0, k1;
 };
 
 /*
- * Sets the key for PYTHONHASHSEED=text. KVW_EINVAL: CPython would draw one at random (`random`,
- * empty), or refuse to start (anything but decimal digits up to 4294967295). text: NUL-terminated.
+ * Sets the key that belongs to PYTHONHASHSEED=text. KVW_EINVAL: CPython would choose a key at
+ * random (`random`, empty), or refuse to start (anything but decimal digits up to 4294967295).
+ * text: NUL-terminated.
  */
 KVW_MUST_CHECK enum kvw_err kvw_py_key_init(
 	struct kvw_py_key *key, enum kvw_siphash_variant variant, const char *text);
 
-/* Hash of a bytes object, or of an ASCII-only str, which has the same hash. */
+/* Returns the hash of a bytes object, or of a str of ASCII only, which has the same hash. */
 uint64_t kvw_py_hash_text(const struct kvw_py_key *key, const void *data, size_t len);
 
 uint64_t kvw_py_hash_int(int64_t value);
 
-/* A tuple's hash, item by item; begin with {KVW_PY_TUPLE_START, 0}. */
+/* Computes a tuple's hash, item by item. Begins as {KVW_PY_TUPLE_START, 0}. */
 struct kvw_py_tuple {
 	uint64_t acc;
 	uint64_t length; /* items so far */
@@ -47,7 +48,7 @@ struct kvw_py_tuple {
 
 #define KVW_PY_TUPLE_START UINT64_C(2870177450012600261)
 
-/* item: the item's own hash. */
+/* Adds an item by its own hash. */
 static inline void kvw_py_tuple_add(struct kvw_py_tuple *tuple, uint64_t item)
 {
 	uint64_t acc = tuple->acc + item * UINT64_C(14029467366897019727);

@@ -1,7 +1,8 @@
 /*
  * siphash.c - the reference algorithm, with the number of rounds as a parameter.
  *
- * It runs once per process on a dozen bytes (the text of a seed), so it favours clarity over speed.
+ * It runs once per process on a dozen bytes (the text of a seed), so its code is written to be
+ * clear rather than fast.
  */
 #include "wire/siphash.h"
 
@@ -37,7 +38,7 @@ static void sip_word(struct sip *s, uint64_t word, unsigned rounds)
 	s->v0 ^= word;
 }
 
-/* Little-endian, whatever the machine is. */
+/* Reads a little-endian number, also on big-endian machines. */
 static uint64_t word_of(const uint8_t *bytes, size_t len)
 {
 	uint64_t word = 0;

@@ -12,10 +12,10 @@
 
 enum kvw_siphash_variant {
 	KVW_SIPHASH_13 = 0, /* CPython 3.11 and later */
-	KVW_SIPHASH_24,     /* CPython 3.4 to 3.10, and the authors' recommendation */
+	KVW_SIPHASH_24,     /* CPython 3.4 to 3.10; also recommended by the algorithm's authors */
 };
 
-/* data may be NULL if len is 0. */
+/* Returns the hash of len bytes. data may be NULL if len is 0. */
 uint64_t kvw_siphash(
 	enum kvw_siphash_variant variant, uint64_t k0, uint64_t k1, const void *data, size_t len);
 

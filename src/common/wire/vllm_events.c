@@ -31,10 +31,10 @@ enum member {
 	SPEC_KIND,
 	SLIDING_WINDOW,
 	LOCALITY,
-	UNKNOWN, /* also: the number of known members */
+	UNKNOWN, /* no known member; also the number of known members */
 };
 
-/* Names of members, in the order of enum member; it is also BlockStored's order by position. */
+/* Names of members, in the order of enum member, which is also their order in BlockStored. */
 static const struct kvw_slice names[UNKNOWN] = {
 	[TYPE] = {"type", 4},
 	[HASHES] = {"block_hashes", 12},
@@ -51,20 +51,21 @@ static const struct kvw_slice names[UNKNOWN] = {
 	[LOCALITY] = {"locality", 8},
 };
 
-/* Positions of BlockRemoved. AllBlocksCleared has its type only. */
+/* Order of the members of BlockRemoved. AllBlocksCleared has only its type. */
 static const enum member removed_order[] = {TYPE, HASHES, MEDIUM, GROUP};
 #define REMOVED_MEMBERS (sizeof(removed_order) / sizeof(removed_order[0]))
 #define STORED_MEMBERS  ((uint32_t)SLIDING_WINDOW + 1)
 
-/* Members of an event that the record does not have. */
+/* Members of an event for which struct kvw_kv_event has no place. */
 struct details {
 	bool has_type, known_type, has_hashes;
 	struct kvw_slice medium, locality; /* len 0: not given */
 	size_t extra_count;
-	struct kvw_slice first[2]; /* first members of the first block's extra keys, if texts */
+	/* the first two members of the first block's extra keys, if they are texts */
+	struct kvw_slice first[2];
 	uint32_t first_count;      /* number of those members */
-	bool later_same;           /* other blocks have at most first[0] */
-	bool later_any;            /* another block has extra keys */
+	bool later_same;           /* the other blocks' extra keys have nothing but first[0] */
+	bool later_any;            /* another block than the first has extra keys */
 };
 
 void kvw_vllm_reader_init(struct kvw_vllm_reader *reader)
@@ -103,7 +104,7 @@ static enum kvw_err take_rank(struct kvw_vllm_reader *reader)
 	return err;
 }
 
-/* The three members of a batch; *events is set to the start of the list of events. */
+/* Reads one of the three members of a batch. *events is set to the start of the list of events. */
 static enum kvw_err take_batch_member(
 	struct kvw_vllm_reader *reader, uint32_t position, struct kvw_mp *events)
 {
@@ -191,7 +192,7 @@ enum kvw_err kvw_vllm_begin(struct kvw_vllm_reader *reader, const void *payload,
 
 /* --- members of an event -------------------------------------------------------------------- */
 
-/* Makes room for count items; old contents are lost. */
+/* Makes room for `count` items; old contents are lost. */
 static enum kvw_err make_room(void **array, size_t *room, size_t count, size_t size)
 {
 	size_t want = *room == 0 ? 64 : *room;
@@ -210,7 +211,7 @@ static enum kvw_err make_room(void **array, size_t *room, size_t count, size_t s
 	return KVW_OK;
 }
 
-/* Reads a hash: an integer, or bytes, of which the last 8 count, big-endian. */
+/* Reads a hash: an integer, or bytes, of which the last 8 are used, big-endian. */
 static enum kvw_err take_hash(struct kvw_mp *mp, uint64_t *hash, uint32_t *width)
 {
 	struct kvw_mp_value value;
@@ -289,7 +290,8 @@ static enum kvw_err take_tokens(struct kvw_vllm_reader *reader, struct kvw_kv_ev
 	return err;
 }
 
-/* Folds one member of a block's extra keys: texts, numbers, or types of later versions. */
+/* Hashes one member of a block's extra keys into *extra. The member may be a text, a number, or of
+ * a type that later versions have. */
 static enum kvw_err fold_extra(struct kvw_mp *mp, uint64_t *extra)
 {
 	const uint8_t *start = mp->at;
@@ -308,7 +310,7 @@ static enum kvw_err fold_extra(struct kvw_mp *mp, uint64_t *extra)
 	case KVW_MP_NEGATIVE:
 		*extra = kvw_kv_extra_int(*extra, value.bits);
 		return KVW_OK;
-	default: /* a pair (identifier, offset), bytes: as encoded */
+	default: /* a pair (identifier, offset), or bytes: hashed as encoded */
 		mp->at = start;
 		err = kvw_mp_skip(mp);
 		if (err == KVW_OK)
@@ -317,7 +319,8 @@ static enum kvw_err fold_extra(struct kvw_mp *mp, uint64_t *extra)
 	}
 }
 
-/* Before folding member m of block i: records whether it is a text, and the expected one. */
+/* Called before member m of block i is hashed: notes whether it is a text, and the same as in the
+ * first block. */
 static void note_extra(const struct kvw_mp *mp, uint32_t i, uint32_t m, struct details *details)
 {
 	struct kvw_mp look = *mp;
@@ -335,7 +338,7 @@ static void note_extra(const struct kvw_mp *mp, uint32_t i, uint32_t m, struct d
 		details->later_same = false;
 }
 
-/* A list with nil or a list per block. */
+/* Reads a list that has nil, or a list, for each block. */
 static enum kvw_err take_extra(
 	struct kvw_vllm_reader *reader, struct kvw_kv_event *event, struct details *details)
 {
@@ -396,7 +399,7 @@ static enum kvw_err take_text(struct kvw_mp *mp, struct kvw_slice *text)
 	return kvw_mp_take_nil(mp) ? KVW_OK : kvw_mp_str(mp, text);
 }
 
-/* An integer that fits 32 bits, or nil. */
+/* Reads an integer that fits into 32 bits, or nil. */
 static enum kvw_err take_number(struct kvw_mp *mp, bool *has, uint32_t *number)
 {
 	uint64_t value;
@@ -471,7 +474,7 @@ static enum kvw_err take_member(struct kvw_vllm_reader *reader, enum member memb
 
 /* --- one event ------------------------------------------------------------------------------ */
 
-/* The engine writes members in the order of the table, so the entry at the same position is tried
+/* Engines write members in the order of the table, so the entry at the same position is tried
  * first. */
 static enum member member_named(struct kvw_slice name, uint32_t position)
 {
@@ -495,7 +498,7 @@ static enum member member_at(enum kvw_kv_kind kind, uint32_t position)
 	return UNKNOWN;
 }
 
-/* The members of one event. Stops at an unknown type. */
+/* Reads the members of one event. Stops at an unknown type. */
 static enum kvw_err take_event(
 	struct kvw_vllm_reader *reader, struct kvw_kv_event *event, struct details *details)
 {
@@ -523,13 +526,13 @@ static enum kvw_err take_event(
 	return err;
 }
 
-/* The tier of a medium of vLLM or SGLang. False: unknown medium. */
+/* Finds the tier that a medium of vLLM or SGLang means. Returns false if the medium is unknown. */
 static bool tier_of(struct kvw_slice medium, struct kvw_slice locality, enum kvw_tier *tier)
 {
 	bool remote = kvw_slice_equal_nocase(locality, KVW_SLICE("REMOTE"));
 
 	if (medium.len == 0 || kvw_slice_equal(medium, KVW_SLICE("GPU")))
-		*tier = KVW_TIER_DEVICE; /* versions with one medium do not send it */
+		*tier = KVW_TIER_DEVICE; /* versions that have only one medium do not send it */
 	else if (kvw_slice_equal(medium, KVW_SLICE("CPU")) ||
 		 kvw_slice_equal(medium, KVW_SLICE("CPU_PINNED")))
 		*tier = KVW_TIER_HOST;
@@ -560,7 +563,7 @@ static void find_salt(struct kvw_kv_event *event, const struct details *details)
 		(left == 0 && (!details->later_any || (named && details->later_same)));
 }
 
-/* Checks that the members of an event are consistent. */
+/* Checks that the members of an event fit together. */
 static enum kvw_err judge(struct kvw_vllm_reader *reader, const struct kvw_kv_event *event,
 	const struct details *details)
 {
@@ -583,7 +586,8 @@ static enum kvw_err judge(struct kvw_vllm_reader *reader, const struct kvw_kv_ev
 	return KVW_OK;
 }
 
-/* Reads one event and moves the cursor past it, also if it is bad. False: the event was skipped. */
+/* Reads one event and moves the cursor past it, even if the event is bad. Returns false if it was
+ * skipped. */
 static enum kvw_err read_event(
 	struct kvw_vllm_reader *reader, struct kvw_kv_event *event, bool *good)
 {
@@ -610,7 +614,8 @@ static enum kvw_err read_event(
 	reader->bad_events += err != KVW_OK;
 	reader->mp = start;
 	skipped = kvw_mp_skip(&reader->mp);
-	if (skipped != KVW_OK) { /* begin() has skipped it once, so it is complete */
+	/* kvw_vllm_begin() has skipped over this event once, so it is complete */
+	if (skipped != KVW_OK) {
 		reader->left = 0;
 		return skipped;
 	}

@@ -21,26 +21,27 @@
 
 #define KVW_VLLM_PAYLOAD_MAX (16u << 20) /* bytes of one batch */
 #define KVW_VLLM_BLOCKS_MAX  (1u << 20)  /* blocks of one event */
-#define KVW_VLLM_TOKENS_MAX  (1u << 22)  /* token ids of one event */
+#define KVW_VLLM_TOKENS_MAX  (1u << 22)  /* most token ids of one event */
 
 /*
- * Reads batches, one after another. Keeps the arrays that events point into, which grow with the
- * largest event and never past the limits above (32 MiB). One thread.
+ * Reads batches, one after another. Keeps the arrays into which events point; they grow with the
+ * largest event, up to the limits above (32 MiB). One thread.
  */
 struct kvw_vllm_reader {
-	struct kvw_mp mp;       /* in the events of the current batch */
-	uint32_t left;          /* events of the batch still to read */
-	double time_s;          /* time at which the engine sent the batch, Unix time */
-	bool has_rank;          /* the batch names its data-parallel rank */
+	struct kvw_mp mp;       /* position in the events of the current batch */
+	uint32_t left;          /* number of events of the batch that were not read yet */
+	double time_s;          /* Unix time when the engine sent the batch */
+	bool has_rank;          /* the batch has a data-parallel rank */
 	uint32_t rank;          /* 0 if not named */
 	uint64_t events;        /* events returned since init */
-	uint64_t unknown_types; /* events skipped for an unknown type */
+	uint64_t unknown_types; /* number of events skipped because their type is unknown */
 	uint64_t unknown_media; /* ... for an unknown medium */
 	uint64_t bad_events;    /* ... for inconsistent members */
-	const char *error;      /* static text: reason of the last refused batch or bad event */
-	const char *field;      /* member that caused it; NULL: no single one */
+	/* static text: why the last batch was refused, or the last event was bad */
+	const char *error;
+	const char *field;      /* the member that caused it; NULL: no single member did */
 
-	uint64_t *hashes, *extra; /* owned; a pair of hash_room each */
+	uint64_t *hashes, *extra; /* owned; both have room for hash_room items */
 	uint32_t *tokens;         /* owned */
 	size_t hash_room, extra_room, token_room;
 };
@@ -49,16 +50,17 @@ void kvw_vllm_reader_init(struct kvw_vllm_reader *reader);
 void kvw_vllm_reader_finish(struct kvw_vllm_reader *reader);
 
 /*
- * Begins a batch; the payload must stay until its last event was read. An unfinished batch is
- * dropped. KVW_EPROTO or KVW_ELIMIT: refused, see error; the batch then has no events.
+ * Begins a batch. The payload must stay until its last event was read. If the batch before is
+ * incomplete, its rest is dropped. KVW_EPROTO or KVW_ELIMIT: the batch is refused, `error` has the
+ * reason, and the batch has no events.
  */
 enum kvw_err kvw_vllm_begin(
 	struct kvw_vllm_reader *reader, const void *payload, size_t len) KVW_MUST_CHECK;
 
 /*
- * Next event, valid until the next call. KVW_ENOTFOUND: no more events. KVW_ENOMEM: this event was
- * skipped for want of memory; more may follow, but the caller's view has a gap, as after bad_events
- * grew.
+ * Reads the next event, which is valid until the next call. KVW_ENOTFOUND: there are no more
+ * events. KVW_ENOMEM: memory was too short for this event, and it was skipped. More events may
+ * follow, but the caller now lacks one, as it does after bad_events has increased.
  */
 enum kvw_err kvw_vllm_next(
 	struct kvw_vllm_reader *reader, struct kvw_kv_event *event) KVW_MUST_CHECK;

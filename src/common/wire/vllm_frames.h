@@ -1,5 +1,6 @@
 /*
- * vllm_frames.h - the messages around vLLM's batches: published ones and replayed ones.
+ * vllm_frames.h - parses the messages in which vLLM sends its batches: published ones and replayed
+ * ones.
  *
  *   PUB:     [topic] [sequence, 8 bytes big-endian, from 0] [payload]
  *   replay:  a DEALER sends   [""] [first sequence wanted, 8 bytes big-endian]
@@ -23,21 +24,23 @@
 
 #define KVW_VLLM_FRAMES_MAX 4 /* most frames of a message */
 
-/* One numbered batch. The slices are those of the frames. */
+/* One batch with its number. The slices are those of the frames. */
 struct kvw_vllm_message {
-	struct kvw_slice topic; /* len 0: none, or a replay before 0.25 */
+	/* len 0: there is none, or it is a replay by a version before 0.25 */
+	struct kvw_slice topic;
 	uint64_t sequence;
-	struct kvw_slice payload; /* for kvw_vllm_begin() */
+	struct kvw_slice payload; /* to be passed to kvw_vllm_begin() */
 };
 
-/* Parses a message of the PUB socket. KVW_EPROTO: not of that form. */
+/* Parses a message from the PUB socket. KVW_EPROTO: it is not of that form. */
 enum kvw_err kvw_vllm_published(const struct kvw_slice *frames, size_t count,
 	struct kvw_vllm_message *message) KVW_MUST_CHECK;
 
-/* The second frame of a replay request; the first one is empty. */
+/* Writes the second frame of a replay request; the first one is empty. */
 void kvw_vllm_replay_request(uint64_t first, uint8_t frame[8]);
 
-/* Parses a message of the replay socket. KVW_ENOTFOUND: the end marker; KVW_EPROTO: invalid. */
+/* Parses a message from the replay socket. KVW_ENOTFOUND: it is the end marker; KVW_EPROTO: it is
+ * invalid. */
 enum kvw_err kvw_vllm_replayed(const struct kvw_slice *frames, size_t count,
 	struct kvw_vllm_message *message) KVW_MUST_CHECK;
 

@@ -1,5 +1,5 @@
 /*
- * access_line.c - see access_line.h.
+ * access_line.c - formats a line of the access log.
  *
  * Written by hand, not by printf: a line is some thirty fields, made on the event loop. Every
  * string has a share of the line that it cannot exceed, so the line has room for all of them
@@ -17,7 +17,7 @@
 #include "base/clock.h"
 #include "base/page.h"
 
-/* Most bytes of each string after escaping. */
+/* Limits of bytes for each string after escaping. */
 enum {
 	ROOM_REQUEST_ID = 256,
 	ROOM_CLIENT = 64,
@@ -29,8 +29,8 @@ enum {
 	ROOM_MODEL = 512,
 	ROOM_WORKER = 384,
 	ROOM_GROUP = 80,
-	/* Keys and numbers: 32 fields of at most 28 + 20 bytes, one of 29 + 20,
-	 * three that end in words. */
+	/* Room for keys and numbers: 32 fields of at most 28 + 20 bytes, one of 29 + 20, three that
+	 * end in words. */
 	ROOM_REST = 1700,
 };
 
@@ -65,7 +65,7 @@ static char *put_u64(char *at, uint64_t value)
 	return at + kvw_decimal(at, value);
 }
 
-/* Milliseconds with three decimals. */
+/* Writes milliseconds with three decimals. */
 static char *put_ms(char *at, int64_t ns)
 {
 	uint64_t us = ns < 0 ? 0 : (uint64_t)ns / 1000;
@@ -100,7 +100,7 @@ static char *put_time(struct kvw_access_clock *clock, char *at, int64_t wall_ns)
 	return at;
 }
 
-/* Worker, reason, times and tokens: what only a forwarded request has. */
+/* Writes the fields of a forwarded request only: worker, reason, times and tokens. */
 static char *put_forwarded(char *at, const struct kvw_request_record *r)
 {
 	at = PUT(at, ",\"worker\":\"");

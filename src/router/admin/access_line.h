@@ -1,5 +1,5 @@
 /*
- * access_line.h - one request as one line of JSON.
+ * access_line.h - formats a request as one line of JSON for the access log.
  */
 #ifndef KVW_ACCESS_LINE_H
 #define KVW_ACCESS_LINE_H
@@ -9,9 +9,10 @@
 /* Longest line, its newline included. Long names, targets and ids are cut to fit. */
 #define KVW_ACCESS_LINE_MAX 5400
 
-/* The text of a second, kept by the formatting thread: most lines reuse it. Zeroed: none. */
+/* The text of the present second, kept by the formatting thread, since most lines can use it again.
+ * Zeroed: none yet. */
 struct kvw_access_clock {
-	int64_t second; /* since 1970 */
+	int64_t second; /* second since 1970 */
 	char text[20];  /* 2026-01-31T12:00:00 */
 };
 

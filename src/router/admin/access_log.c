@@ -38,14 +38,15 @@
 
 #define POLL_MS     50
 #define FLUSH_MS    2000         /* at destroy */
-#define BATCH_BYTES (256u << 10) /* at least one whole line */
+#define BATCH_BYTES (256u << 10) /* room for at least one whole line */
 #define COMPLAIN_NS (60 * KVW_NS_PER_S)
 
 /* One loop's end. */
 struct log_loop {
 	struct kvw_log_ring ring;
 	struct kvw_access_clock clock; /* the loop's own */
-	_Atomic bool woken;            /* a loop woke the writer; it clears this, then drains */
+	/* a loop has woken the writer, which clears this before it empties the rings */
+	_Atomic bool woken;
 };
 
 struct kvw_access_log {
@@ -53,15 +54,15 @@ struct kvw_access_log {
 	struct log_loop *loops; /* [loop_count] */
 	size_t loop_count;
 	char *path;   /* NULL: a standard stream */
-	int fd;       /* the writer's own after start */
+	int fd;       /* the file; used only by the writer after the start */
 	bool regular; /* a regular file never blocks for long */
-	bool owned;   /* fd is closed by us */
+	bool owned;   /* this log opened fd, and closes it */
 	int wake_fd;
 	pthread_t thread;
 	bool started;
 	_Atomic bool stop, reopen;
-	_Atomic uint64_t lost; /* lines that could not be written; the writer counts */
-	char *batch;           /* [BATCH_BYTES], the writer's */
+	_Atomic uint64_t lost; /* lines that could not be written; counted by the writer */
+	char *batch;           /* [BATCH_BYTES], used by the writer */
 	int64_t complained_ns; /* when the last write error was logged */
 };
 
@@ -72,7 +73,8 @@ static void inspect(struct kvw_access_log *log)
 	log->regular = fstat(log->fd, &status) == 0 && S_ISREG(status.st_mode);
 }
 
-/* Non-blocking: a FIFO without a reader is an error here, not a program that hangs. */
+/* Opens without blocking: a FIFO without a reader is an error here, instead of a program that
+ * hangs. */
 static int open_target(const char *path)
 {
 	return open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOCTTY | O_NONBLOCK, 0640);
@@ -111,7 +113,8 @@ static void lose(struct kvw_access_log *log, const char *data, size_t len, int c
 		strerror(cause));
 }
 
-/* Length of a piece that poll() promises to take: whole lines of at most PIPE_BUF. */
+/* Returns the length of a piece that the target takes after poll() has promised room: whole lines
+ * of at most PIPE_BUF. */
 static size_t next_piece(const char *data, size_t len)
 {
 	const char *end;
@@ -122,7 +125,8 @@ static size_t next_piece(const char *data, size_t len)
 	return end == NULL ? PIPE_BUF : (size_t)(end + 1 - data);
 }
 
-/* Waits until the target takes more, the log is stopping and `deadline_ns` is over, or it broke. */
+/* Waits until the target can take more. Gives up when it broke, or when the log is stopping and
+ * `deadline_ns` has passed. */
 static int await_room(struct kvw_access_log *log, int64_t *deadline_ns)
 {
 	struct pollfd target = {.fd = log->fd, .events = POLLOUT};
@@ -185,7 +189,7 @@ static void *writer_main(void *arg)
 		if (poll(&wake, 1, POLL_MS) > 0 &&
 			read(log->wake_fd, &ignored, sizeof(ignored)) < 0 && errno != EAGAIN)
 			kvw_warn("access_log", "eventfd error=%s", strerror(errno));
-		/* Read before the rings: what was put before the stop is then seen. */
+		/* Read before the rings, so that lines which were put before the stop are seen. */
 		stop = atomic_load_explicit(&log->stop, memory_order_acquire);
 		if (atomic_exchange_explicit(&log->reopen, false, memory_order_acquire)) {
 			drain_rings(log, &deadline_ns);
@@ -200,7 +204,7 @@ static void wake_writer(struct kvw_access_log *log)
 {
 	uint64_t one = 1;
 
-	/* Fails only when the counter is full: then the writer is awake anyway. */
+	/* Fails only when the eventfd's counter is full, and then the writer is awake anyway. */
 	if (write(log->wake_fd, &one, sizeof(one)) < 0)
 		return;
 }

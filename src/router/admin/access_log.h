@@ -17,11 +17,13 @@
 
 struct kvw_access_log;
 
-/* target: "off", "stdout", "stderr" or a path (opened for append; reopened on
- * kvw_access_log_reopen, for logrotate). "off" gives a log that drops everything silently. */
+/* Opens the log. target: "off", "stdout", "stderr" or a path (opened for append;
+ * kvw_access_log_reopen opens it again, for logrotate). "off" makes a log that drops everything
+ * silently. */
 enum kvw_err kvw_access_log_create(const char *target, size_t loops, size_t ring_bytes,
 	FILE *errors, struct kvw_access_log **out) KVW_MUST_CHECK;
-void kvw_access_log_destroy(struct kvw_access_log *log); /* flushes; NULL is allowed */
+/* writes the remaining lines; NULL is allowed */
+void kvw_access_log_destroy(struct kvw_access_log *log);
 void kvw_access_log_write(struct kvw_access_log *log, size_t loop,
 	const struct kvw_request_record *record);
 void kvw_access_log_reopen(struct kvw_access_log *log);

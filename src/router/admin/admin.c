@@ -1,10 +1,10 @@
 /*
  * admin.c - the control thread and its small HTTP server.
  *
- * The server (http.h) shares one event base with the prober, so all that touches worker
- * state (the prober) and all that publishes it runs on this one thread; only `draining` and the
- * table of owners come from outside. The thread is ended by an eventfd, which needs no locking in
- * libevent.
+ * The server (http.h) shares one event base with the prober, so that everything that changes worker
+ * state (the prober) and everything that publishes it runs on this one thread; only `draining` and
+ * the table of owners come from outside. The thread is ended by an eventfd, which needs no locking
+ * in libevent.
  */
 #include "admin/admin.h"
 
@@ -47,19 +47,19 @@
 #include "server/sockets.h"
 #include "tls/tls.h"
 
-/* So far above what /explain takes, it refuses a body in its own words; beyond, the server does.
- * GET and HEAD carry none; what comes is read and ignored. */
+/* A body of /explain up to this much above the limit is refused with a text of its own; a larger
+ * one is refused by the server. Bodies of GET and HEAD are read and ignored. */
 #define BODY_BYTES_SPARE ((size_t)1 << 20)
 
 struct kvw_admin {
 	struct kvw_admin_deps deps;
 	_Atomic bool draining;
 	const struct kvw_explainer *_Atomic explainer; /* NULL: not set yet */
-	struct kvw_metrics_copy copy;        /* of /metrics, for loops */
+	struct kvw_metrics_copy copy;        /* text of /metrics, for loops */
 	int64_t created_s;
 	char address[KVW_SOCKET_TEXT]; /* as bound */
 
-	/* The control thread's own after start. */
+	/* The following members are used only by the control thread after the start. */
 	struct event_base *base;
 	struct kvw_admin_http *http;
 	struct kvw_tls *tls; /* NULL: plain HTTP */
@@ -68,17 +68,17 @@ struct kvw_admin {
 	struct kvw_resolver *resolver;
 	struct kvw_members *members;
 	struct kvw_waker *waker;
-	struct kvw_source *sources[KVW_SOURCE_COUNT]; /* [source_count], that run */
+	struct kvw_source *sources[KVW_SOURCE_COUNT]; /* [source_count] sources that run */
 	size_t source_count;
 	struct kvw_reload *reload;
 	struct event *reload_event;
-	int reload_fd; /* written to by other threads */
+	int reload_fd; /* descriptor that other threads write to, to request a reload */
 	struct kvw_broadcaster *broadcaster;
 	struct kvw_explain_desk desk;
 	struct event *box; /* of the desk */
 	struct kvw_admin_permit permit;
-	struct kvw_mail listen; /* of kvw_admin_listen, with the next one */
-	int listen_fd;          /* that waits for it; -1: none does */
+	struct kvw_mail listen; /* message of kvw_admin_listen, used with the next member */
+	int listen_fd;          /* socket that waits for that message; -1: none does */
 	int quit_fd;
 
 	pthread_t thread;
@@ -122,7 +122,7 @@ static void follow_config(struct kvw_admin *admin)
 	kvw_admin_permit_follow(&admin->permit, admin->deps.fleet->config);
 }
 
-/* Files that are read again with the configuration, whether it has changed or not. */
+/* Reads files again that belong to the configuration, whether that has changed or not. */
 static void reload_files(struct kvw_admin *admin)
 {
 	kvw_tls_watch_look(&admin->deps.fleet->certificates, true, kvw_clock_ns());
@@ -264,7 +264,7 @@ static void on_tick(evutil_socket_t fd, short what, void *arg)
 	kvw_tls_watch_look(&admin->deps.fleet->certificates, false, kvw_clock_ns());
 	if (admin->deps.state != NULL)
 		kvw_state_tick(admin->deps.state, kvw_clock_ns());
-	follow_config(admin); /* config.watch reloads, too */
+	follow_config(admin); /* config.watch may have reloaded meanwhile */
 }
 
 static void on_ask(evutil_socket_t fd, short what, void *arg)
@@ -399,7 +399,7 @@ static enum kvw_err add_events(struct kvw_admin *admin)
 	return KVW_OK;
 }
 
-/* Where the tokens of prompts to be explained come back. */
+/* Makes the box in which tokens arrive for prompts that are to be explained. */
 static enum kvw_err open_desk(struct kvw_admin *admin)
 {
 	enum kvw_err err;
@@ -416,7 +416,7 @@ static enum kvw_err open_desk(struct kvw_admin *admin)
 	return admin->box != NULL && event_add(admin->box, NULL) == 0 ? KVW_OK : KVW_ENOMEM;
 }
 
-/* Signals belong to the main thread. */
+/* All signals are blocked, since the main thread handles them. */
 static enum kvw_err start_thread(struct kvw_admin *admin, FILE *errors)
 {
 	sigset_t all, old;
@@ -456,7 +456,7 @@ static void on_found(void *arg, const struct kvw_source_ops *ops,
 	kvw_members_unreadable(admin->members, member_source(ops), why != NULL || partial);
 }
 
-/* Starts sources of workers besides those of the configuration. */
+/* Starts the sources of workers other than the configuration. */
 static enum kvw_err start_sources(struct kvw_admin *admin)
 {
 	const struct kvw_config *config = admin->deps.config;
@@ -635,7 +635,7 @@ static void start_listening(struct kvw_mail *mail, struct kvw_server_loop *loop)
 		(struct kvw_admin *)((char *)mail - offsetof(struct kvw_admin, listen));
 
 	if (loop->ended)
-		return; /* kvw_admin_stop closes it */
+		return; /* kvw_admin_stop closes what was opened */
 	if (kvw_admin_http_listen_take(admin->http, admin->listen_fd) != KVW_OK)
 		kvw_error("admin", "cannot accept on the admin address error=%s", strerror(errno));
 	admin->listen_fd = -1;

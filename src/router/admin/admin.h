@@ -1,7 +1,8 @@
 /*
- * admin.h - the control thread: admin address, probes, and the answers given on both ports.
+ * admin.h - the control thread, which probes workers, serves the admin address, and prepares the
+ * local answers of both addresses.
  *
- * It has an event base of its own, so /health answers under any load of the loops.
+ * It has an event base of its own, so that /health answers under any load of the loops.
  */
 #ifndef KVW_ADMIN_H
 #define KVW_ADMIN_H
@@ -11,7 +12,7 @@
 #include "fleet/fleet.h"
 #include "admin/metrics.h"
 
-/* A loop without a turn for this long is stuck. */
+/* A loop that has not turned for this long counts as stuck. */
 #define KVW_LOOP_STUCK_NS (INT64_C(5) * 1000000000)
 
 struct kvw_admin;
@@ -29,59 +30,66 @@ struct kvw_takeover_state;
 
 /* Parts that the control thread uses; all borrowed until kvw_admin_stop(). */
 struct kvw_admin_deps {
-	const struct kvw_config *config; /* of the start; the fleet has the one in force */
-	const char *config_path;         /* its file, for a reload; NULL: flags */
+	/* configuration of the start; the fleet has the one in force */
+	const struct kvw_config *config;
+	/* the configuration's file, for reloads; NULL: it was given by flags */
+	const char *config_path;
 	struct kvw_fleet *fleet;
 	struct kvw_metrics *metrics;
-	const struct kvw_account *memory; /* of clients; NULL: it is not shown */
+	const struct kvw_account *memory; /* memory that clients use; NULL: it is not shown */
 	/* Monotonic ns of the last turn of each loop, written by the loops (relaxed). */
 	const _Atomic int64_t *loop_turn_ns;
 	size_t loop_count;
-	const struct kvw_access_log *access_log; /* for its drop count; may be NULL */
+	/* whose count of dropped lines is shown; may be NULL */
+	const struct kvw_access_log *access_log;
 	const struct kvw_trace *trace;           /* NULL: requests are not traced */
 
-	struct kvw_state *state;     /* snapshots; NULL: there are none */
-	struct kvw_sharing *sharing; /* of limits; NULL: there is none */
-	struct kvw_sharing *load_sharing; /* of load; may be the same */
+	struct kvw_state *state;     /* snapshots of learned state; NULL: there are none */
+	/* shares use of limits with other replicas; NULL: not shared */
+	struct kvw_sharing *sharing;
+	/* shares load with other replicas; may be the same as `sharing` */
+	struct kvw_sharing *load_sharing;
 	struct kvw_auth *auth; /* keys of clients; NULL: there are none */
 	struct kvw_auth *admin_auth; /* keys of the admin address; NULL: there are none */
 
-	/* For a strategy that wants exact tokens; else NULL. */
+	/* The tokenizer, for a strategy that wants exact tokens; otherwise NULL. */
 	struct kvw_tokens *tokens;
 	struct kvw_feed *feed;
 	struct kvw_sources *sources;
 
-	/* Asked for the socket of `admin.listen` that another process had; during kvw_admin_start
-	 * only. NULL: there is none. */
+	/* Where the socket of `admin.listen` may come from that another process had; used only
+	 * during kvw_admin_start. NULL: nowhere. */
 	struct kvw_sockets *sockets;
-	bool waits; /* nothing is accepted before kvw_admin_listen */
-	const struct kvw_takeover_state *takeover; /* NULL: this process takes no part in any */
+	bool waits; /* no connection is accepted before kvw_admin_listen */
+	/* NULL: this process takes part in no takeover */
+	const struct kvw_takeover_state *takeover;
 };
 
 /* Binds admin.listen and starts the thread. KVW_EIO: cannot bind; `errors` says why. */
 enum kvw_err kvw_admin_start(const struct kvw_admin_deps *deps, FILE *errors,
 	struct kvw_admin **out) KVW_MUST_CHECK;
-/* The explainer answers /explain; borrowed until kvw_admin_stop(). At most once. */
+/* Sets the explainer that answers /explain; borrowed until kvw_admin_stop(). Called at most
+ * once. */
 void kvw_admin_set_explainer(struct kvw_admin *admin, const struct kvw_explainer *explainer);
-/* While draining, /ready is 503. Any thread. */
+/* Makes /ready answer 503 from now on. Any thread. */
 void kvw_admin_set_draining(struct kvw_admin *admin);
-/* The control thread looks at once whether a snapshot is to be written. Any thread. */
+/* Makes the control thread look at once whether a snapshot must be written. Any thread. */
 void kvw_admin_wake(struct kvw_admin *admin);
-/* Reads the configuration's file again, soon. Any thread. */
+/* Requests that the configuration's file is read again soon. Any thread. */
 void kvw_admin_reload(struct kvw_admin *admin);
 /* Ends the thread and frees everything. NULL is allowed. */
 void kvw_admin_stop(struct kvw_admin *admin);
-/* Has each worker been probed, has each that is up listed its models, and each source that finds
- * workers answered? Any thread. */
+/* Returns whether each worker has been probed, each worker that is up has listed its models, and
+ * each source of workers has answered. Any thread. */
 bool kvw_admin_workers_known(const struct kvw_admin *admin) KVW_MUST_CHECK;
-/* deps.waits: from now on its address is served. Once, from the main thread. */
+/* With deps.waits: serves the address from now on. Called once, by the main thread. */
 void kvw_admin_listen(struct kvw_admin *admin);
-/* Another process serves the address from the same socket: nothing is accepted here any more. */
+/* Stops accepting, since another process serves the address from the same socket. */
 void kvw_admin_hand_over(struct kvw_admin *admin);
-/* After that: no client is there any more. */
+/* Returns, after kvw_admin_hand_over, whether all clients have left. */
 bool kvw_admin_handed_over(const struct kvw_admin *admin) KVW_MUST_CHECK;
 
-/* The address really bound (port 0 is resolved), for logs and tests. Borrowed. */
+/* Returns the address that was really bound (port 0 is resolved), for logs and tests. Borrowed. */
 const char *kvw_admin_address(const struct kvw_admin *admin);
 
 /* /health is 503 when a loop's last turn is older than 5 s: a loop without traffic must still turn
@@ -90,11 +98,12 @@ const char *kvw_admin_address(const struct kvw_admin *admin);
 
 #define KVW_METRICS_TYPE "text/plain; version=0.0.4; charset=utf-8"
 
-/* /metrics as the control thread has written it, for loops: a reference for kvw_metrics_text_put().
- * NULL: it is being written; to be asked again soon. Any thread; does not wait. */
+/* Returns the text of /metrics that the control thread has written, for loops: a reference, which
+ * kvw_metrics_text_put() gives back. NULL: it is being written, and the caller should ask again
+ * soon. Any thread; does not wait. */
 struct kvw_metrics_text *kvw_admin_metrics(struct kvw_admin *admin, int64_t now_ns);
 
-/* A local answer: for GET or HEAD of /health /ready /metrics /v1/models. Any thread. */
+/* An answer to GET or HEAD of /health, /ready, /metrics or /v1/models. Any thread. */
 struct kvw_local_answer {
 	int status;
 	const char *content_type; /* static */
@@ -102,10 +111,9 @@ struct kvw_local_answer {
 	size_t len;
 };
 
-/* path without query. key: whose request it is, by which /v1/models shows what that may use; NULL:
- * all.
- * KVW_ENOTFOUND: kvway does not answer this path itself. KVW_ENOMEM. Called on a loop between two
- * of its quiet points, or on the control thread: the fleet's view is read. */
+/* Makes a local answer. path: without query. key: the client's key, which decides what /v1/models
+ * shows; NULL: everything. KVW_ENOTFOUND: kvway does not answer this path itself. KVW_ENOMEM.
+ * Called by a loop within its turn, or by the control thread, since the fleet's view is read. */
 enum kvw_err kvw_admin_answer(struct kvw_admin *admin, struct kvw_slice path,
 	const struct kvw_client_key *key, int64_t now_ns,
 	struct kvw_local_answer *out) KVW_MUST_CHECK;

@@ -1,8 +1,8 @@
 /*
- * answer.c - /health, /ready, /metrics and /v1/models.
+ * answer.c - makes the answers to /health, /ready, /metrics and /v1/models.
  *
- * Both ports answer from here. Everything read is an atomic, immutable, or the fleet's view, which
- * stays while the calling loop is in its turn and which only the control thread replaces.
+ * Both addresses use them. Everything that is read is an atomic, immutable, or the fleet's view,
+ * which stays while the calling loop is in its turn and which only the control thread replaces.
  */
 #include "admin/answer.h"
 
@@ -29,7 +29,8 @@ static void put_field(struct kvw_page *text, const char *name, uint64_t value)
 	kvw_page_u64(text, value);
 }
 
-/* The loop whose last turn is longest ago; its age in *age_ns. Loops not begun are left out. */
+/* Returns the loop whose last turn was longest ago; *age_ns: how long. Loops that have not begun
+ * are left out. */
 static size_t oldest_turn(const struct kvw_admin_deps *deps, int64_t now_ns, int64_t *age_ns)
 {
 	size_t oldest = 0;
@@ -47,7 +48,8 @@ static size_t oldest_turn(const struct kvw_admin_deps *deps, int64_t now_ns, int
 	return oldest;
 }
 
-/* Sources whose list cannot be read, and for how many seconds: the workers of before serve. */
+/* Writes which sources have lists that cannot be read, and for how many seconds; the workers listed
+ * before still serve. */
 static void put_unreadable(
 	struct kvw_page *text, const struct kvw_member_listing *listings, int64_t now_ns)
 {
@@ -68,7 +70,7 @@ static void put_unreadable(
 		kvw_page_string(text, "}");
 }
 
-/* Models for which requests wait, or waited last, until they have a worker. */
+/* Writes for which models requests wait, or waited last, until these have a worker. */
 static void put_waking(struct kvw_page *text, const struct kvw_wakes *wakes, int64_t now_ns)
 {
 	const struct kvw_wake_model *model = atomic_load(&wakes->first);
@@ -93,7 +95,7 @@ static void put_waking(struct kvw_page *text, const struct kvw_wakes *wakes, int
 		kvw_page_string(text, "]");
 }
 
-/* Writes the state of the keys that verify tokens; null: they have not been fetched yet. */
+/* Writes the state of the keys that verify tokens; null: they were not fetched yet. */
 static void put_token_keys(struct kvw_page *text, const struct kvw_auth *auth, int64_t now_ns)
 {
 	const struct kvw_jwt_gate *gate = auth == NULL ? NULL : kvw_auth_jwt(auth);
@@ -108,7 +110,7 @@ static void put_token_keys(struct kvw_page *text, const struct kvw_auth *auth, i
 		put_field(text, "token_keys_age_s", (uint64_t)age_s);
 }
 
-/* A takeover that is under way, or the process that has this one's address now. */
+/* Writes whether a takeover is under way, or which process has this one's address now. */
 static void put_takeover(struct kvw_page *text, const struct kvw_takeover_state *state)
 {
 	if (state == NULL)
@@ -119,7 +121,7 @@ static void put_takeover(struct kvw_page *text, const struct kvw_takeover_state 
 		put_field(text, "handed_over_to", (uint64_t)atomic_load(&state->heir));
 }
 
-/* Snapshots: why none was read at the start, and whether the last one could be written. */
+/* Writes why no snapshot was read at the start, and whether the last one could be written. */
 static void put_state(struct kvw_page *text, const struct kvw_state *state)
 {
 	const struct kvw_state_status *status = state == NULL ? NULL : kvw_state_status(state);
@@ -136,7 +138,7 @@ static void put_state(struct kvw_page *text, const struct kvw_state *state)
 		kvw_page_string(text, ",\"last_snapshot\":\"failed\"");
 }
 
-/* Alone although it should not be. */
+/* Writes whether this replica cannot reach the others although it should. */
 static void put_replicas(struct kvw_page *text, const struct kvw_sharing *sharing)
 {
 	const struct kvw_load_state *load =
@@ -175,7 +177,8 @@ static int answer_health(
 	return 503;
 }
 
-/* Requests wait for models without a worker: without clients none would be woken. */
+/* Returns whether requests would wait for models without a worker; if clients were kept away, no
+ * model would be woken. */
 static bool would_wake(const struct kvw_fleet *fleet)
 {
 	const struct kvw_config *config = fleet->config;
@@ -183,9 +186,9 @@ static bool would_wake(const struct kvw_fleet *fleet)
 	return config->discovery_wake_hold_ms > 0 && kvw_wakes_any(fleet->wakes, config);
 }
 
-/* Ready means that a request sent now would find a worker: one that has answered a probe, may be
+/* Ready means that a request sent now would find a worker, one that has answered a probe, may be
  * chosen, and whose models are known (until then a request that names a model finds none); or that
- * it would wait for one that is woken. */
+ * the request would wait for a worker that is woken. */
 static int answer_ready(const struct kvw_answer_state *state, struct kvw_page *text)
 {
 	const struct kvw_fleet *fleet = state->deps->fleet;
@@ -243,7 +246,7 @@ static void put_text(struct kvw_page *text, const char *name, const char *value)
 		kvw_page_json(text, kvw_slice_of(value));
 }
 
-/* card: what workers say of it; NULL: nothing. */
+/* Writes an entry of the list. card: what workers say of the model; NULL: nothing. */
 static void put_model(struct kvw_page *text, int64_t created_s, const char *name, const char *root,
 	const struct kvw_model_card *card, bool *first)
 {
@@ -265,7 +268,7 @@ static void put_model(struct kvw_page *text, int64_t created_s, const char *name
 	*first = false;
 }
 
-/* NULL: no worker serves it. */
+/* Returns the card of a model. NULL: no worker serves it. */
 static const struct kvw_model_card *card_of(const struct kvw_fleet_view *view, const char *name)
 {
 	for (size_t i = 0; i < view->model_count; i++)
@@ -274,7 +277,7 @@ static const struct kvw_model_card *card_of(const struct kvw_fleet_view *view, c
 	return NULL;
 }
 
-/* A name that only workers of a group have is not shown. */
+/* Returns whether the name is only used inside of a group, so that it is not shown. */
 static bool is_inner(const struct kvw_config *config, const char *name)
 {
 	bool inner = false;
@@ -287,9 +290,9 @@ static bool is_inner(const struct kvw_config *config, const char *name)
 	return inner;
 }
 
-/* Collects the workers' data of a model that clients name so, including its groups that know it
- * under another name. An alias of a model that only groups serve counts as served, too. False: no
- * worker serves it. */
+/* Collects what workers say of a model that clients call by this name, including its groups that
+ * know it under another name. An alias of a model that only groups serve counts as served, too.
+ * False: no worker serves it. */
 static bool collect_card(const struct kvw_fleet_view *view, const struct kvw_config *config,
 	const char *name, struct kvw_model_card *card)
 {
@@ -307,7 +310,7 @@ static bool collect_card(const struct kvw_fleet_view *view, const struct kvw_con
 	return own != NULL;
 }
 
-/* Divided models of which no worker has the name that clients use, but a group has another one. */
+/* Writes divided models for which no worker has the clients' name, but a group has another one. */
 static void put_groups(const struct kvw_answer_state *state, const struct kvw_fleet_view *view,
 	const struct kvw_config *config, const struct kvw_client_key *key, struct kvw_page *text,
 	bool *first)
@@ -328,8 +331,8 @@ static void put_groups(const struct kvw_answer_state *state, const struct kvw_fl
 	}
 }
 
-/* The view's models are ascending by name and each is there once; those that groups have under
- * other names and aliases of all that are served follow. */
+/* Models are listed in ascending order of their names in the view, each once; after them those that
+ * groups have under other names, and aliases of served models. */
 static int answer_models(const struct kvw_answer_state *state, const struct kvw_client_key *key,
 	struct kvw_page *text)
 {

@@ -1,11 +1,10 @@
 /*
- * broadcast.c - see broadcast.h.
+ * broadcast.c - sends a request to every worker, and collects the answers.
  *
  * A request becomes a cast, with a call for each worker. Calls of all casts start in turn, up to
- * the limit; when the last call of a cast has ended its answer is given by mail to the server's
- * loop. A client that does not wait for it changes little: the workers are asked all the same, but
- * for those whose turn comes later than KVW_BROADCAST_DESERTED_MS after it left. There are at most
- * KVW_BROADCASTS_MOST casts.
+ * the limit; when the last call of a cast has ended, its answer is posted to the server's loop. If
+ * the client leaves before that, the workers are asked all the same, except those whose turn comes
+ * later than KVW_BROADCAST_DESERTED_MS after it left. There are at most KVW_BROADCASTS_MOST casts.
  */
 #include "admin/broadcast.h"
 
@@ -41,14 +40,14 @@ struct cast {
 	TAILQ_ENTRY(cast) entry;
 	struct kvw_broadcaster *broadcaster;
 	const struct path *path;
-	char target[TARGET_MAX]; /* of the calls */
+	char target[TARGET_MAX]; /* target of the calls */
 	char *body, *type;
-	struct kvw_broadcast_ask ask; /* borrows from all of these */
+	struct kvw_broadcast_ask ask; /* borrows from all members above */
 	struct kvw_call *calls;
 	size_t count, begun, ended;
-	bool over;       /* the mail is on its way, and frees it */
-	bool gone;       /* the connection is closed: no mail is sent */
-	int64_t left_ns; /* when it was seen that the client sends no more; 0: not so */
+	bool over;       /* the answer was posted, and its delivery frees the cast */
+	bool gone;       /* the connection is closed, so that no answer is posted */
+	int64_t left_ns; /* when the client was seen to have closed its side; 0: it has not */
 };
 
 struct kvw_broadcaster {
@@ -56,7 +55,7 @@ struct kvw_broadcaster {
 	struct kvw_fleet *fleet;
 	struct kvw_members *members;
 	struct kvw_prober *prober;
-	TAILQ_HEAD(, cast) casts; /* that are not over */
+	TAILQ_HEAD(, cast) casts; /* casts that are not over */
 	size_t running;
 	struct kvw_broadcast_state state;
 };
@@ -112,7 +111,7 @@ static void gone(struct kvw_wait *base)
 		cast->left_ns = kvw_clock_ns();
 }
 
-/* A client that closes its side may still read the answer, and mostly does not. */
+/* A client that closes its side may still read the answer, but mostly does not. */
 static void look_for_client(struct cast *cast)
 {
 	if (cast->left_ns == 0 && !cast->gone && cast->base.conn->io.peer_closed)
@@ -147,7 +146,7 @@ static void call_begin(struct kvw_broadcaster *broadcaster, struct kvw_call *cal
 		cast->ended++;
 }
 
-/* Its client has left, and its time is over: workers that have not been asked are left out. */
+/* Leaves out workers that have not been asked, since the client has left and its time is over. */
 static void give_up(struct cast *cast)
 {
 	size_t left = cast->count - cast->begun;
@@ -167,7 +166,7 @@ static void give_up(struct cast *cast)
 	cast->ended += left;
 }
 
-/* Starts what may start, and ends what has ended. */
+/* Starts calls that can start, and ends casts whose calls have ended. */
 static void pump(struct kvw_broadcaster *broadcaster)
 {
 	struct cast *cast, *next;
@@ -195,7 +194,7 @@ static void on_done(void *user, CURLcode code)
 
 /* --- requests --------------------------------------------------------------------------------- */
 
-/* path and query of the calls. False: too long. */
+/* Writes path and query of the calls. False: too long. */
 static bool set_target(struct cast *cast, const struct kvw_head *head)
 {
 	struct kvw_slice own = kvw_admin_http_path(head);
@@ -231,7 +230,7 @@ static bool add_call(struct cast *cast, const struct kvw_worker_list *list, size
 	const char *mark = memrchr(id.data, '@', id.len);
 
 	if (worker != NULL && worker->rank != KVW_RANK_NONE) {
-		worker = worker->lead; /* one call does for all ranks of a server */
+		worker = worker->lead; /* one call is enough for all ranks of a server */
 		id.len = mark == NULL ? id.len : (size_t)(mark - id.data);
 	}
 	for (size_t i = 0; i < cast->count; i++)
@@ -246,7 +245,8 @@ static bool add_call(struct cast *cast, const struct kvw_worker_list *list, size
 	return true;
 }
 
-/* names: of ?workers=, NULL: all. Sets *unknown to one that is none. */
+/* Adds a call for each worker. names: the workers of ?workers=; NULL: all. *unknown: a name that is
+ * no worker. */
 static void add_calls(
 	struct cast *cast, const struct kvw_worker_list *list, char *names, char **unknown)
 {
@@ -268,7 +268,7 @@ static void add_calls(
 	}
 }
 
-/* Copies what outlives the request. */
+/* Copies the parts of the request that must outlive it. */
 static bool take_body(struct cast *cast, struct kvw_conn *conn)
 {
 	const struct kvw_field *type =
@@ -292,7 +292,8 @@ static bool take_body(struct cast *cast, struct kvw_conn *conn)
 	return cast->type != NULL;
 }
 
-/* 0: it may begin; else the status, with *why. names: NULL, all. */
+/* Prepares a cast. Returns 0 if it may begin, or else the status of its refusal, with *why. names:
+ * the wanted workers; NULL: all. */
 static int prepare_cast(struct cast *cast, struct kvw_conn *conn, char *names, char why[320])
 {
 	struct kvw_worker_list list = {0};
@@ -329,8 +330,8 @@ static int prepare_cast(struct cast *cast, struct kvw_conn *conn, char *names, c
 	return cast->calls == NULL ? 500 : unknown != NULL || cast->count == 0 ? 404 : 0;
 }
 
-/* The query goes to the workers, but a misspelt `workers` would ask all of them.
- * False: it is answered. */
+/* Checks the query, which goes to the workers: a misspelt `workers` would ask all of them. False:
+ * the request was refused. */
 static bool query_is_clear(struct kvw_conn *conn)
 {
 	const struct kvw_head *head = &conn->clients->head;

@@ -1,5 +1,5 @@
 /*
- * broadcast_call.c - see broadcast_call.h.
+ * broadcast_call.c - sends a broadcast's request to one worker.
  */
 #include "admin/broadcast_call.h"
 
@@ -32,7 +32,7 @@ static bool add_header(struct kvw_call *call, const char *line)
 {
 	struct curl_slist *list = curl_slist_append(call->request.headers, line);
 
-	return list != NULL; /* the head of the list stays */
+	return list != NULL; /* `list` stays the head of the list */
 }
 
 static bool set_request(struct kvw_call *call, const struct kvw_broadcast_ask *ask)
@@ -62,7 +62,7 @@ static void finish_call(struct kvw_call *call)
 	call->worker = NULL;
 }
 
-/* As kvw_call_start, but does not finish it. */
+/* Does what kvw_call_start does, but does not finish the call on failure. */
 static bool start_call(struct kvw_call *call, const struct kvw_broadcast_ask *ask,
 	struct kvw_fleet *fleet, struct kvw_curl_loop *curl)
 {
@@ -95,7 +95,8 @@ bool kvw_call_start(struct kvw_call *call, const struct kvw_broadcast_ask *ask,
 	return call->running;
 }
 
-/* unsure: it may have carried it out all the same. */
+/* Updates kvway's state of the worker. unsure: the worker may have carried the request out although
+ * it did not answer. */
 static void take_effect(struct kvw_call *call, const struct kvw_broadcast_ask *ask, bool unsure,
 	struct kvw_fleet *fleet, struct kvw_prober *prober)
 {
@@ -111,7 +112,7 @@ static void take_effect(struct kvw_call *call, const struct kvw_broadcast_ask *a
 	if ((effects & KVW_WAKES) != 0 && done &&
 		!kvw_target_wakes_parts(kvw_slice_of(ask->target)))
 		kvw_fleet_said_sleep(fleet, call->worker, false, kvw_clock_ns());
-	/* Before the broadcast is answered: the next request is to find them. */
+	/* Before the broadcast is answered, so that the client's next request finds the models. */
 	if ((effects & KVW_OTHER_MODELS) != 0)
 		kvw_worker_models_changed(call->worker, kvw_clock_ns());
 	if ((effects & (KVW_WAKES | KVW_OTHER_MODELS)) != 0 && prober != NULL)

@@ -1,9 +1,9 @@
 /*
- * collect.h - from shards to Prometheus text. Private to src/router/admin/metrics_render.c and
- * collect*.c.
+ * collect.h - writes samples of metrics from shards. Private to src/router/admin/metrics_render.c
+ * and collect*.c.
  *
- * Each collector named in metrics.def writes the samples of one metric. HELP and TYPE are written
- * by the renderer before it calls.
+ * Each collector named in metrics.def writes the samples of one metric. The renderer writes HELP
+ * and TYPE before it calls the collector.
  */
 #ifndef KVW_COLLECT_H
 #define KVW_COLLECT_H
@@ -11,7 +11,7 @@
 #include "admin/metrics_shard.h"
 #include "metrics/exposition.h"
 
-/* The `arg` of a metric, where it is not an enum of metrics.h or a tally. */
+/* The `arg` of a metric that needs no enum of metrics.h and no tally. */
 enum kvw_collect_of {
 	/* worker */
 	KVW_OF_RUNNING, KVW_OF_PREFILL, KVW_OF_DECODING, KVW_OF_QPS, KVW_OF_LATENCY, KVW_OF_HEALTHY,
@@ -91,26 +91,27 @@ struct kvw_collect {
 	struct kvw_metrics *metrics; /* its lock is held */
 	struct kvw_exposition out;
 	int64_t now_ns;
-	int arg; /* of the metric being written */
+	int arg; /* `arg` of the metric that is being written */
 };
 
-/* Sum of an _Atomic uint64_t at `offset` in each shard. */
+/* Returns the sum of the _Atomic uint64_t at `offset` in each shard. */
 uint64_t kvw_shards_sum(const struct kvw_metrics *metrics, size_t offset);
 
-/* A gauge of kvaware's index. */
+/* Returns a gauge of kvaware's index. */
 uint64_t kvw_exact_gauge(const struct kvw_strategy_stats *stats, enum kvw_collect_of of);
 
-/* The worker in a slot of the fleet that is to be shown; NULL: none is. */
+/* Returns the worker in a slot of the fleet, if it is to be shown; NULL: it is not. */
 struct kvw_worker *kvw_metrics_worker(const struct kvw_metrics *metrics, size_t slot);
 
-/* Slots of workers to look at (0 is "none", 1 the fleet's 0), and whether one is to be shown. */
+/* kvw_metrics_slots returns how many slots of workers there are (0 is "none", 1 the fleet's slot
+ * 0); kvw_metrics_shown returns whether a slot is to be shown. */
 size_t kvw_metrics_slots(const struct kvw_metrics *metrics);
 bool kvw_metrics_shown(const struct kvw_metrics *metrics, size_t slot);
 
 /* Label texts of enum kvw_kept. */
 extern const char *const kvw_kept_names[KVW_KEPT_COUNT];
 
-/* Label texts. slot: of a worker that is shown, or of a model. */
+/* Return label texts. slot: of a worker that is shown, or of a model. */
 struct kvw_slice kvw_worker_label(const struct kvw_metrics *metrics, size_t slot);
 struct kvw_slice kvw_model_label(const struct kvw_metrics *metrics, size_t slot);
 

@@ -1,12 +1,11 @@
 /*
- * collect_admission.c - samples of what requests were promised, by class, and of what waits.
+ * collect_admission.c - writes samples of promises by class, and of waiting requests.
  */
 #include <stddef.h>
 
 #include "admin/collect.h"
 
-/* Writes a sample for each class that is known and each of `names`.
- * offset: of the first class's counts. */
+/* Writes a sample for each known class and each of `names`. offset: of the first class's counts. */
 static void by_class(struct kvw_collect *collect, size_t offset, const char *label,
 	const char *const *names, size_t count)
 {

@@ -1,4 +1,4 @@
-/* collect_auth.c - samples about keys of clients and limits. */
+/* collect_auth.c - writes samples about clients' keys and limits. */
 #include <stdlib.h>
 
 #include "admin/collect.h"
@@ -68,7 +68,7 @@ void kvw_collect_auth(struct kvw_collect *collect)
 		kvw_sample_u64(&collect->out, NULL, 0, (uint64_t)atomic_load(&state->last_ok_s));
 		break;
 	default:
-		abort(); /* metrics.def names another arg for this collector */
+		abort(); /* cannot happen: metrics.def gives this collector another arg */
 	}
 }
 

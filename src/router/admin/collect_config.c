@@ -1,4 +1,4 @@
-/* collect_config.c - samples about the configuration in force and the workers that there are. */
+/* collect_config.c - writes samples about the configuration in force and the workers. */
 #include <stdlib.h>
 
 #include "admin/broadcast.h"
@@ -105,7 +105,7 @@ void kvw_collect_config(struct kvw_collect *collect)
 		kvw_sample_u64(&collect->out, NULL, 0, atomic_load(&state->need_restart));
 		break;
 	default:
-		abort(); /* metrics.def names another arg for this collector */
+		abort(); /* cannot happen: metrics.def gives this collector another arg */
 	}
 }
 

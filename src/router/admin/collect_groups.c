@@ -1,5 +1,5 @@
 /*
- * collect_groups.c - samples of groups of models.
+ * collect_groups.c - writes samples about groups of models.
  */
 #include <stddef.h>
 #include <string.h>
@@ -8,7 +8,7 @@
 #include "config/config.h"
 #include "fleet/fleet.h"
 
-/* Labels of a group that is known; false: there is none in this place. */
+/* Sets the labels of a group; false: no group has this index. */
 static bool label(const struct kvw_metrics *metrics, size_t group, struct kvw_label labels[2])
 {
 	const char *name = group == KVW_GROUP_OTHER
@@ -22,7 +22,7 @@ static bool label(const struct kvw_metrics *metrics, size_t group, struct kvw_la
 	return true;
 }
 
-/* The group's cell of a loop; NULL: the loop had no request of the group. */
+/* Returns a loop's cell of the group; NULL: the loop had no request of the group. */
 static const struct kvw_group_cell *cell(
 	const struct kvw_metrics *metrics, size_t loop, size_t group)
 {
@@ -30,7 +30,7 @@ static const struct kvw_group_cell *cell(
 		&metrics->shards[loop].group_cells[group], memory_order_acquire);
 }
 
-/* A sample for each group and each of `names`. offset: of the first count in a cell. */
+/* Writes a sample for each group and each of `names`. offset: of the first count in a cell. */
 static void by_name(struct kvw_collect *collect, size_t offset, const char *third,
 	const char *const *names, size_t count)
 {
@@ -112,7 +112,7 @@ void kvw_collect_group_shadow(struct kvw_collect *collect)
 		KVW_SHADOW_RESULTS);
 }
 
-/* The pair's cell of one loop; NULL: none. */
+/* Returns one loop's cell of the pair; NULL: there is none. */
 static const struct kvw_pair_cell *pair(
 	const struct kvw_metrics *metrics, size_t loop, size_t group, size_t of)
 {
@@ -125,7 +125,7 @@ static const struct kvw_pair_cell *pair(
 	return found;
 }
 
-/* For each pair of groups of which copies were compared. */
+/* Calls fn for each pair of groups whose answers were compared. */
 static void each_pair(struct kvw_collect *collect,
 	void (*write)(struct kvw_collect *collect, const struct kvw_pair_cell *sum,
 		struct kvw_label labels[4]))
@@ -255,7 +255,7 @@ void kvw_collect_group_histogram(struct kvw_collect *collect)
 	}
 }
 
-/* Collects weights of the configuration in force, on the thread that changes it. */
+/* Called by the thread that changes the configuration, since it reads the weights in force. */
 void kvw_collect_group_weight(struct kvw_collect *collect)
 {
 	const struct kvw_config *config = atomic_load(&collect->metrics->fleet->config);
@@ -270,7 +270,7 @@ void kvw_collect_group_weight(struct kvw_collect *collect)
 	}
 }
 
-/* Likewise. No samples of a group that has drafted nothing. */
+/* Called by the same thread. A group that has drafted nothing gets no samples. */
 void kvw_collect_group_drafts(struct kvw_collect *collect)
 {
 	const struct kvw_fleet *fleet = collect->metrics->fleet;

@@ -1,7 +1,8 @@
 /*
- * collect_kvaware.c - samples of the strategy kvaware: tokens, index, and what workers report.
+ * collect_kvaware.c - writes samples about the strategy kvaware: tokens, index, and workers'
+ * reports.
  *
- * Where another strategy runs there is no tokenizer and no feed, and those metrics have no samples.
+ * With another strategy there is no tokenizer and no feed, and these metrics have no samples.
  */
 #include <stddef.h>
 #include <stdio.h>
@@ -33,6 +34,15 @@ const char *kvw_inexact_name(enum kvw_inexact inexact)
 const char *kvw_reporter_name(enum kvw_reporter reporter)
 {
 	return reporter == KVW_REPORTER_ENGINE ? "engine" : "lmcache";
+}
+
+const char *kvw_coverage_name(enum kvw_coverage coverage)
+{
+	static const char *const names[] = {[KVW_COVERAGE_NONE] = "none",
+		[KVW_COVERAGE_BLIND] = "blind",
+		[KVW_COVERAGE_FULL] = "full"};
+
+	return names[coverage];
 }
 
 void kvw_collect_inexact(struct kvw_collect *collect)
@@ -93,7 +103,7 @@ static double tokens_value(const struct kvw_tokens_stats *stats, int arg)
 	case KVW_OF_TOKENS_LIMIT:
 		return (double)stats->cache_bytes_limit;
 	default:
-		abort(); /* metrics.def names another arg for this collector */
+		abort(); /* cannot happen: metrics.def gives this collector another arg */
 	}
 }
 
@@ -199,7 +209,7 @@ void kvw_collect_feed(struct kvw_collect *collect)
 	kvw_sample_double(&collect->out, NULL, 0, value);
 }
 
-/* False: there is no controller. */
+/* Reads the controller's counters. False: there is no controller. */
 static bool lmcache_stats(const struct kvw_collect *collect, struct kvw_lmcache_stats *stats)
 {
 	struct kvw_feed *feed = collect->metrics->sources.feed;
@@ -210,7 +220,7 @@ static bool lmcache_stats(const struct kvw_collect *collect, struct kvw_lmcache_
 	return lmcache != NULL;
 }
 
-/* A label value and where its number is. */
+/* A label value, and the offset of its number. */
 struct member {
 	const char *name;
 	size_t offset;
@@ -270,7 +280,7 @@ void kvw_collect_lmcache_refused(struct kvw_collect *collect)
 	}
 }
 
-/* False: there is no coordinator. */
+/* Reads the coordinator's counters. False: there is no coordinator. */
 static bool coordinator_stats(
 	const struct kvw_collect *collect, struct kvw_coordinator_stats *stats)
 {
@@ -297,6 +307,12 @@ void kvw_collect_coordinator_now(struct kvw_collect *collect)
 	kvw_sample_named(&collect->out, "what", "bytes", stats.bytes);
 	kvw_sample_named(&collect->out, "what", "bytes_limit", stats.bytes_limit);
 	kvw_sample_named(&collect->out, "what", "connections", stats.connections);
+	kvw_sample_named(&collect->out, "what", "l2_bytes", stats.l2_bytes);
+	kvw_sample_named(&collect->out, "what", "l2_shared_bytes", stats.l2_shared);
+	kvw_sample_named(&collect->out, "what", "l2_cap_bytes", stats.l2_cap);
+	kvw_sample_named(&collect->out, "what", "l2_deleting_bytes", stats.l2_asked);
+	kvw_sample_named(&collect->out, "what", "pins", stats.pins);
+	kvw_sample_named(&collect->out, "what", "quotas", stats.quotas);
 }
 
 void kvw_collect_coordinator_since(struct kvw_collect *collect)
@@ -321,6 +337,19 @@ void kvw_collect_coordinator_since(struct kvw_collect *collect)
 	kvw_sample_named(&collect->out, "what", "registered", counts->registered);
 	kvw_sample_named(&collect->out, "what", "left", counts->left);
 	kvw_sample_named(&collect->out, "what", "timeouts", counts->timeouts);
+	kvw_sample_named(&collect->out, "what", "evictions", stats.evictions);
+	kvw_sample_named(&collect->out, "what", "eviction_failures", stats.eviction_failures);
+	kvw_sample_named(&collect->out, "what", "evicted", counts->evicted);
+	kvw_sample_named(&collect->out, "what", "evicted_bytes", counts->evicted_bytes);
+	kvw_sample_named(&collect->out, "what", "forgotten", counts->forgotten);
+	kvw_sample_named(&collect->out, "what", "recalled", stats.recalled);
+	kvw_sample_named(&collect->out, "what", "listed", stats.listed);
+	kvw_sample_named(&collect->out, "what", "prefetches", stats.prefetches);
+	kvw_sample_named(&collect->out, "what", "prefetch_failures", stats.prefetch_failures);
+	kvw_sample_named(&collect->out, "what", "prefetch_skipped", stats.prefetch_skipped);
+	kvw_sample_named(&collect->out, "what", "prefetched", stats.prefetched);
+	kvw_sample_named(&collect->out, "what", "snapshots", stats.snapshots);
+	kvw_sample_named(&collect->out, "what", "snapshot_failures", stats.snapshot_failures);
 }
 
 void kvw_collect_coverage(struct kvw_collect *collect)

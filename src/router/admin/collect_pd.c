@@ -1,5 +1,5 @@
 /*
- * collect_pd.c - metrics of prefills and decodes on different workers.
+ * collect_pd.c - writes samples about prefill and decode on different workers.
  */
 #include "admin/collect.h"
 

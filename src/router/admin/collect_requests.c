@@ -1,8 +1,8 @@
 /*
- * collect_requests.c - samples that come from the shards: requests, latencies, tokens, counters.
+ * collect_requests.c - writes samples from the shards: requests, latencies, tokens, counters.
  *
- * Label combinations that have never occurred are left out, or a fleet of 64 workers would show
- * some hundred thousand zeros.
+ * Label combinations that have never occurred are left out; otherwise a fleet of 64 workers would
+ * have some hundred thousand samples of 0.
  */
 #include <stddef.h>
 #include <string.h>
@@ -93,7 +93,7 @@ void kvw_collect_incoming(struct kvw_collect *collect)
 	}
 }
 
-/* Requests of one worker on one route, over all shards. */
+/* Adds up the requests of one worker on one route, over all shards. */
 static void requests_of(
 	struct kvw_collect *collect, size_t slot, size_t api, uint64_t (*sums)[KVW_STATUS_SLOTS])
 {
@@ -172,7 +172,7 @@ void kvw_collect_gap_histogram(struct kvw_collect *collect)
 	kvw_sample_histogram(&collect->out, NULL, 0, &collect->metrics->bounds.gap, &sum);
 }
 
-/* One worker and model, over all shards. */
+/* Sums of one worker and model, over all shards. */
 struct server_sum {
 	bool seen;
 	uint64_t input_tokens, output_tokens, errors[KVW_ERROR_COUNT];
@@ -202,7 +202,7 @@ static void add_server(
 	}
 }
 
-/* Most pairs of a worker and a model have never met. */
+/* Returns whether the worker has served the model; most pairs have not. */
 static bool have_met(const struct kvw_metrics *metrics, size_t slot, size_t model)
 {
 	for (size_t i = 0; i < metrics->loops; i++)
@@ -213,12 +213,13 @@ static bool have_met(const struct kvw_metrics *metrics, size_t slot, size_t mode
 	return false;
 }
 
-/* Writes what the metric at hand shows of one worker and model. labels has server and model set
+/* Writes what the present metric shows of one worker and model. labels has server and model set,
  * and room for one more. */
 typedef void server_writer(
 	struct kvw_collect *collect, struct kvw_label *labels, const struct server_sum *sum);
 
-/* Model slots whose name is not known yet are folded into "other": one series per label set. */
+/* Calls `write` for each worker and model. Models whose name is not known yet are added to "other",
+ * so that a label set has one series. */
 static void each_server(struct kvw_collect *collect, server_writer *write)
 {
 	const struct kvw_metrics *metrics = collect->metrics;

@@ -1,8 +1,9 @@
 /*
- * collect_state.c - samples that are read where they live: workers, strategy, loops, process.
+ * collect_state.c - writes samples of values that no shard has: those of workers, strategy, loops
+ * and process.
  *
- * Nothing here sleeps or asks the kernel for more than a few small files: a scrape on the main port
- * runs on an event loop.
+ * No function sleeps or reads more than a few small files of the kernel, since a scrape on the main
+ * port runs on an event loop.
  */
 #include <math.h>
 #include <stddef.h>
@@ -26,7 +27,8 @@ static int64_t decoding_on(const struct kvw_metrics *metrics, size_t slot)
 	return sum < 0 ? 0 : sum;
 }
 
-/* Loads and leases are counted by different threads: a first token may be seen before its lease. */
+/* Loads and leases are counted by different threads, so that a first token may be seen before its
+ * lease: a negative number counts as 0. */
 static int64_t prefill_on(const struct kvw_metrics *metrics, size_t slot, struct kvw_worker *worker)
 {
 	int64_t n = (int64_t)kvw_load_own_inflight(&worker->load) - decoding_on(metrics, slot);
@@ -115,7 +117,7 @@ static double worker_value(
 			       &worker->load, collect->now_ns, collect->now_ns) /
 		       1e9;
 	default:
-		abort(); /* metrics.def names another arg for this collector */
+		abort(); /* cannot happen: metrics.def gives this collector another arg */
 	}
 }
 
@@ -158,7 +160,7 @@ static double learned_value(int arg, const struct kvw_worker_learned *learned)
 	}
 }
 
-/* Nothing, for a strategy that learns nothing. */
+/* Writes no samples for a strategy that learns nothing. */
 void kvw_collect_learned(struct kvw_collect *collect)
 {
 	const struct kvw_fleet *fleet = collect->metrics->fleet;
@@ -368,7 +370,8 @@ void kvw_collect_host(struct kvw_collect *collect)
 	kvw_sample_double(&collect->out, NULL, 0, value);
 }
 
-/* Pages of /proc/self/statm; field 0 is the size, 1 the resident set. */
+/* Returns the bytes of a field of /proc/self/statm, which counts pages; field 0 is the size, 1 the
+ * resident set. */
 static double memory_bytes(int field)
 {
 	unsigned long long pages[2] = {0, 0};

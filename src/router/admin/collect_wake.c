@@ -1,4 +1,4 @@
-/* collect_wake.c - samples about models that are woken. */
+/* collect_wake.c - writes samples about models that are woken. */
 #include <stdlib.h>
 
 #include "admin/collect.h"
@@ -41,6 +41,6 @@ void kvw_collect_wake(struct kvw_collect *collect)
 				atomic_load(&wakes->results[i]));
 		break;
 	default:
-		abort(); /* metrics.def names another arg for this collector */
+		abort(); /* cannot happen: metrics.def gives this collector another arg */
 	}
 }

@@ -1,5 +1,5 @@
 /*
- * explain_http.c - see explain_http.h.
+ * explain_http.c - reads the parameters of POST /explain.
  */
 #include "admin/explain_http.h"
 
@@ -59,8 +59,8 @@ static void explain_query(const struct kvw_explain_desk *desk, struct kvw_conn *
 		send_error(conn, 500, NULL, "out of memory");
 }
 
-/* The key of that name, of a ring whose reference is the caller's. NULL: the request is
- * answered. */
+/* Finds the key of that name, in a keyring of which the caller gets a reference. NULL: there is
+ * none, and the request was answered. */
 static const struct kvw_client_key *find_key(const struct kvw_explain_desk *desk,
 	struct kvw_conn *conn, const char *name, struct kvw_keyring **ring)
 {

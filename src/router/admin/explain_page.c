@@ -1,9 +1,9 @@
 /*
- * explain_page.c - an explanation as JSON, and its reason in words.
+ * explain_page.c - writes an explanation as JSON, with its reason in words.
  *
- * Every worker of the fleet is there, by id, also those that do not serve the model: "why not" is
- * the question that is asked most. Times are milliseconds; total_ms is null where the strategy does
- * not weigh cost.
+ * Every worker of the fleet is listed, by id, even one that does not serve the model, since users
+ * most often ask why a worker was not chosen. Times are milliseconds; total_ms is null where the
+ * strategy does not compare costs.
  */
 #include <stdarg.h>
 #include <stdio.h>
@@ -12,7 +12,7 @@
 #include "admin/explanation.h"
 #include "base/clock.h"
 #include "feeds/coordinator/coordinator.h"
-#include "feeds/lmcache/lmcache.h"
+#include "feeds/sources.h"
 #include "openai/error_body.h"
 
 #define NS_PER_MS 1e6
@@ -72,7 +72,7 @@ static void put_u64(struct kvw_page *text, const char *key, uint64_t value)
 	kvw_page_u64(text, value);
 }
 
-/* To the nanosecond, so that equal costs look equal and others do not. */
+/* Writes milliseconds with all digits, so that costs look equal only if they are equal. */
 static void put_ms(struct kvw_page *text, const char *key, double ns)
 {
 	char number[48];
@@ -80,7 +80,7 @@ static void put_ms(struct kvw_page *text, const char *key, double ns)
 	put_key(text, key);
 	if (ns > -1e18 && ns < 1e18)
 		(void)snprintf(number, sizeof(number), "%.6f", ns / NS_PER_MS);
-	else /* no number of JSON, or nothing that a clock will see */
+	else /* infinite, which JSON cannot express, or longer than any clock will show */
 		(void)snprintf(number, sizeof(number), "null");
 	kvw_page_string(text, number);
 }
@@ -131,28 +131,12 @@ static void put_cost(struct kvw_page *text, const struct kvw_candidate *candidat
 	put_bool(text, "blends", candidate->blends);
 }
 
-/* LMCache's name of the worker's instance, or of the server of its node. */
-static void put_instance(
-	const struct kvw_explanation *e, const struct kvw_worker *worker, struct kvw_page *text)
-{
-	struct kvw_lmcache *lmcache = kvw_lmcache_of(e->feed);
-	struct kvw_coordinator *coordinator = kvw_coordinator_of(e->feed);
-	char name[KVW_CE_INSTANCE_MOST + 1] = "";
-
-	if (lmcache != NULL)
-		(void)kvw_lmcache_instance_of(lmcache, worker->id, name, sizeof(name));
-	if (coordinator != NULL && name[0] == '\0')
-		(void)kvw_coordinator_instance_of(coordinator, worker->id, name, sizeof(name));
-	put_text(text, "instance", kvw_slice_of(name));
-}
-
-/* Writes the known coverage of the worker's cache by its own reports, and errors of that. */
+/* Writes how completely the worker's own reports describe its cache, and what is wrong with
+ * them. */
 static void put_coverage(
 	const struct kvw_explanation *e, const struct kvw_worker *worker, struct kvw_page *text)
 {
-	static const char *const names[] = {[KVW_COVERAGE_NONE] = "none",
-		[KVW_COVERAGE_BLIND] = "blind",
-		[KVW_COVERAGE_FULL] = "full"};
+	char name[KVW_CE_INSTANCE_MOST + 1];
 	bool first = true;
 
 	put_key(text, "cache_told_by");
@@ -160,17 +144,19 @@ static void put_coverage(
 	for (int reporter = 0; reporter < KVW_REPORTER_COUNT; reporter++) {
 		struct kvw_feed_status status;
 
-		if (kvw_feed_worker_status(e->feed, worker->id, (enum kvw_reporter)reporter,
-			    &status) != KVW_OK)
+		if (kvw_feed_worker_status(
+			    e->feed, worker->id, (enum kvw_reporter)reporter, &status) != KVW_OK)
 			continue;
 		kvw_page_string(text, first ? "\"" : ",\"");
 		kvw_page_string(text, kvw_reporter_name((enum kvw_reporter)reporter));
 		kvw_page_string(text, "\":{\"coverage\":");
-		kvw_page_json(text, kvw_slice_of(names[status.coverage]));
+		kvw_page_json(text, kvw_slice_of(kvw_coverage_name(status.coverage)));
 		put_u64(text, "sequence", status.sequence);
 		put_text(text, "wrong", kvw_slice_of(status.wrong));
-		if (reporter == KVW_REPORTER_LMCACHE)
-			put_instance(e, worker, text);
+		if (reporter == KVW_REPORTER_LMCACHE) {
+			(void)kvw_sources_instance_of(e->feed, worker->id, name, sizeof(name));
+			put_text(text, "instance", kvw_slice_of(name));
+		}
 		kvw_page_string(text, "}");
 		first = false;
 	}
@@ -182,7 +168,7 @@ static bool in_other_group(const struct kvw_explanation *e, const struct kvw_wor
 	return e->group != NULL && !kvw_group_has(e->group, worker->group_key, worker->url_key);
 }
 
-/* candidate NULL: the worker does not serve the model. */
+/* Writes one worker. candidate NULL: it does not serve the model. */
 static void put_worker(const struct kvw_explanation *e, const struct kvw_worker *worker,
 	const struct kvw_candidate *candidate, struct kvw_page *text)
 {
@@ -210,7 +196,7 @@ static void put_worker(const struct kvw_explanation *e, const struct kvw_worker 
 static void put_workers(const struct kvw_explanation *e, struct kvw_page *text)
 {
 	const struct kvw_fleet *fleet = e->fleet;
-	size_t next = 0; /* of the candidates, which ascend by id as workers do */
+	size_t next = 0; /* index of the next candidate; candidates ascend by id, as workers do */
 	size_t shown = 0;
 
 	kvw_page_string(text, ",\"workers\":[");
@@ -287,7 +273,8 @@ static void put_limits(const struct kvw_explanation *e, struct kvw_page *text)
 	kvw_page_string(text, "]");
 }
 
-/* By the names of proxy/steps.def, in the order in which the request passed them. */
+/* Writes the steps under the names of proxy/steps.def, in the order in which the request passed
+ * them. */
 static void put_steps(const struct kvw_explanation *e, struct kvw_page *text)
 {
 	kvw_page_string(text, ",\"steps\":[");
@@ -335,7 +322,7 @@ static void print(const struct kvw_explanation *e, struct kvw_page *text)
 	put_u64(text, "predicted_cached_tokens",
 		hit_of(decision->hit_tokens) + decision->fragment_tokens);
 	put_u64(text, "predicted_fragment_tokens", decision->fragment_tokens);
-	/* NULL: it was removed while this waited for tokens. */
+	/* NULL: the worker was removed while the question waited for tokens. */
 	put_text(text, "worker", kvw_slice_of(chosen == NULL ? NULL : chosen->url));
 	put_text(text, "reason", kvw_slice_of(kvw_reason_name(decision->reason)));
 	put_text(text, "why", kvw_slice_of(kvw_reason_why(decision->reason)));

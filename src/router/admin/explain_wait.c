@@ -1,9 +1,9 @@
 /*
- * explain_wait.c - a request for an explanation, which may wait for its prompt's tokens.
+ * explain_wait.c - keeps a request for an explanation open while it waits for its prompt's tokens.
  *
  * The control thread probes workers and answers /health, so it must not wait. The request stays
- * open; the box's event or a timer ends the wait, and the answer is then given by mail to the
- * server's loop. A connection that closes first ends it, too.
+ * open; the box's event or a timer ends the wait, and the answer is then posted to the server's
+ * loop. A connection that closes first ends it, too.
  */
 #include <event2/event.h>
 #include <stdlib.h>
@@ -16,8 +16,8 @@ struct wait {
 	struct kvw_wait base; /* first */
 	const struct kvw_explainer *explainer;
 	struct kvw_dry_run *run; /* NULL: not begun */
-	bool posted;             /* the mail is on its way, and frees it */
-	struct event *timer;     /* NULL: it does not wait */
+	bool posted;             /* the answer was posted, and its delivery frees this */
+	struct event *timer;     /* NULL: the question does not wait */
 };
 
 static void release_wait(struct wait *wait)

@@ -1,5 +1,5 @@
 /*
- * groups_http.c - see groups_http.h.
+ * groups_http.c - serves the paths of /groups:
  *
  * 	GET /groups        a list, by model and name
  * 	PATCH /groups      new weights (groups_patch.h)
@@ -56,7 +56,7 @@ static json_t *page_of(const struct kvw_fleet *fleet, const struct kvw_model_gro
 	return page;
 }
 
-/* len 0: of all models. */
+/* Answers with the list. model: len 0: of all models. */
 static void answer_list(
 	const struct kvw_fleet *fleet, struct kvw_conn *conn, struct kvw_slice model)
 {

@@ -1,4 +1,4 @@
-/* groups_patch.c - see groups_patch.h. */
+/* groups_patch.c - reads and applies new weights of groups. */
 #include "admin/groups_patch.h"
 
 #include <jansson.h>
@@ -7,7 +7,8 @@
 
 #define WEIGHT_MOST 1e6
 
-/* Reads a group's member of the body; false: none. *weight below 0: no weight. */
+/* Reads a group's weight from the body; false: the body has none. *weight below 0: null, the file's
+ * weight. */
 static bool said_of(const json_t *weights, const struct kvw_model_group *group, double *weight)
 {
 	const json_t *value = json_object_get(weights, group->group);
@@ -22,7 +23,8 @@ static bool said_of(const json_t *weights, const struct kvw_model_group *group, 
 	return true;
 }
 
-/* NULL: all is good, and new has each group's. */
+/* Checks the body and fills in each group's new weight. Returns the mistake; NULL: there is
+ * none. */
 static const char *check(const json_t *weights, struct kvw_model_groups groups,
 	double new[KVW_MAX_MODEL_GROUPS], char why[160])
 {
@@ -86,8 +88,8 @@ int kvw_groups_patch_read(const struct kvw_config *config, struct kvw_slice body
 
 void kvw_groups_patch_apply(const struct kvw_groups_patch *patch)
 {
-	/* Those above 0 first: a loop that finds none above 0 has read some before this,
-	 * and finds one when it reads again. */
+	/* Weights above 0 are stored first: a loop that finds no weight above 0 has read some of
+	 * them before, and finds one when it reads again. */
 	for (size_t i = 0; i < patch->groups.count; i++)
 		if (patch->weights[i] > 0)
 			atomic_store(patch->groups.items[i].weight_now, patch->weights[i]);

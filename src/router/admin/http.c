@@ -1,5 +1,5 @@
 /*
- * http.c - see http.h.
+ * http.c - the admin address's HTTP server: clients of src/common/server on the control thread.
  */
 #include "admin/http.h"
 
@@ -12,22 +12,22 @@
 #include "http/chars.h"
 #include "tls/tls.h"
 
-#define TIME_NS (30 * KVW_NS_PER_S) /* of each limit of time */
+#define TIME_NS (30 * KVW_NS_PER_S) /* each limit of time */
 
 struct kvw_admin_http {
 	struct kvw_clients clients; /* first */
 	struct kvw_server server;
-	struct kvw_tls *tls; /* borrowed; NULL: plain HTTP */
+	struct kvw_tls *tls; /* TLS for clients; borrowed; NULL: plain HTTP */
 	struct kvw_admin_http_state state;
 	kvw_admin_admit_fn admit;
 	kvw_admin_request_fn request;
 	void *arg;
 	struct event *news, *tick;
-	/* The next turn is due, when the base's other events have had theirs. */
+	/* Timer of the next turn, after the base's other events. */
 	struct event *again;
 };
 
-/* Bytes before the first of `stops`, or before the end. */
+/* Returns the bytes before the first of `stops`, or before the end. */
 static size_t strcspn_in(const char *at, const char *end, const char *stops)
 {
 	const char *from = at;
@@ -236,7 +236,7 @@ static void turn_away_take(struct kvw_clients *clients, int fd, enum kvw_refusal
 	close(fd);
 }
 
-/* The handshake has the time of an idle connection. */
+/* The handshake gets the time of an idle connection. */
 static bool opened(struct kvw_conn *conn)
 {
 	const struct kvw_admin_http *http = (struct kvw_admin_http *)conn->clients;
@@ -252,8 +252,8 @@ static const struct kvw_clients_ops ops = {.request = on_request,
 
 /* --- the loop --------------------------------------------------------------------------------- */
 
-/* One turn; while there is more, libevent comes back. By a timer: it would run an event that makes
- * itself active again and again, and look at nothing else. */
+/* Runs one turn. While there is more to do, a timer comes back: libevent would run an event that
+ * makes itself active again and again, and nothing else. */
 static void turn(evutil_socket_t fd, short what, void *arg)
 {
 	const struct timeval at_once = {0};
@@ -264,7 +264,7 @@ static void turn(evutil_socket_t fd, short what, void *arg)
 	if (!kvw_server_loop_turn(&http->clients.loop, false))
 		kvw_error("admin", "the event loop failed why=\"%s\"", strerror(errno));
 	if (kvw_io_set_busy(&http->clients.loop.sockets))
-		(void)event_add(http->again, &at_once); /* if not, the tick comes */
+		(void)event_add(http->again, &at_once); /* if this fails, the tick calls turn() */
 }
 
 static enum kvw_err add_events(struct kvw_admin_http *http, struct event_base *base)
@@ -273,7 +273,7 @@ static enum kvw_err add_events(struct kvw_admin_http *http, struct event_base *b
 
 	http->news =
 		event_new(base, http->clients.loop.sockets.fd, EV_READ | EV_PERSIST, turn, http);
-	http->tick = event_new(base, -1, EV_PERSIST, turn, http); /* for the timers */
+	http->tick = event_new(base, -1, EV_PERSIST, turn, http); /* a tick for the timers */
 	http->again = event_new(base, -1, 0, turn, http);
 	if (http->news == NULL || http->tick == NULL || http->again == NULL ||
 		event_add(http->news, NULL) != 0 || event_add(http->tick, &second) != 0)

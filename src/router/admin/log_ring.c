@@ -1,5 +1,5 @@
 /*
- * log_ring.c - see log_ring.h.
+ * log_ring.c - a bounded ring of bytes for whole lines.
  */
 #include "admin/log_ring.h"
 

@@ -1,9 +1,9 @@
 /*
- * metrics.c - shards: creating them and counting into them.
+ * metrics.c - creates shards, and counts into them.
  *
  * One request costs some forty plain loads and stores, no lock, no hashing and no division; the
- * histograms find their bucket from the bit length of the value. What a label needs as text is an
- * index here; a scrape turns it into text (collect*.c).
+ * histograms find their bucket from the bit length of the value. A label is an index here; a scrape
+ * turns it into text (collect*.c).
  */
 #include "admin/metrics.h"
 
@@ -14,9 +14,10 @@
 #include "fleet/fleet.h"
 #include "admin/metrics_shard.h"
 
-/* Microseconds. The first list is the production-stack router's, the next two are vLLM's own for
- * time to first token and inter-token latency, so that router and engine can be laid side by side;
- * a router in front of small models wants finer gaps, hence three more below. */
+/* Bounds in microseconds. The first list is that of production-stack's router, the next two are
+ * vLLM's own for time to first token and inter-token latency, so that router and engine can be
+ * compared; since routers in front of small models need finer bounds, there are three more
+ * below. */
 static const uint64_t latency_us[] = {50000, 100000, 250000, 500000, 1000000, 2500000, 5000000,
 	10000000, 30000000, 60000000, 120000000};
 static const uint64_t token_us[] = {1000, 5000, 10000, 20000, 40000, 60000, 80000, 100000, 250000,
@@ -33,7 +34,7 @@ static const uint64_t difference_characters[] = {
 #define COUNT_OF(array) (sizeof(array) / sizeof((array)[0]))
 #define US 1000 /* ns */
 
-/* Status codes with a slot of their own; slot 0 is "no answer". Classes follow. */
+/* Status codes that have a slot; slot 0 is "no answer". The classes follow. */
 static const uint16_t statuses[] = {0, 200, 201, 202, 204, 206, 304, 400, 401, 403, 404, 405, 408,
 	409, 411, 413, 415, 417, 422, 424, 429, 431, 500, 501, 502, 503, 504, 505, 507, 529};
 #define STATUS_CLASS_1XX COUNT_OF(statuses)
@@ -77,7 +78,7 @@ static void shard_finish(struct kvw_metrics_shard *shard)
 	free(shard->workers);
 }
 
-/* The cells of "no worker" exist from the start: they are what is left when memory runs out. */
+/* The cells of "no worker" exist from the start: they are used when memory runs out. */
 static enum kvw_err shard_init(struct kvw_metrics_shard *shard,
 	const struct kvw_metric_bounds *bounds, size_t worker_slots)
 {
@@ -203,7 +204,7 @@ void kvw_metrics_waited(struct kvw_metrics_shard *shard, int64_t wait_ns)
 	kvw_histogram_observe(&shard->wait, &shard->bounds->token, wait_ns);
 }
 
-/* 0 where there is none. */
+/* Returns the slot of a worker; 0: it has none. */
 static size_t worker_slot(const struct kvw_metrics_shard *shard, uint32_t worker_id)
 {
 	return worker_id < shard->worker_slots - 1 ? (size_t)worker_id + 1 : 0;
@@ -214,7 +215,8 @@ void kvw_metrics_decoding(struct kvw_metrics_shard *shard, uint32_t worker_id, i
 	gauge_add(&shard->workers[worker_slot(shard, worker_id)].decoding, delta);
 }
 
-/* Published with release: a reader that sees the pointer sees the zeroed cell. */
+/* Returns a cell, and makes it if needed. Published with release, so that a reader that sees the
+ * pointer sees the zeroed cell. */
 static struct kvw_request_cell *request_cell(
 	struct kvw_metrics_shard *shard, size_t slot, enum kvw_api api)
 {
@@ -247,7 +249,7 @@ static struct kvw_server_cell *server_cell(
 	return cell;
 }
 
-/* KVW_ERROR_COUNT: no error. A client that leaves is not one. */
+/* Returns the kind of error; KVW_ERROR_COUNT: no error. A client that leaves is no error. */
 static enum kvw_error_type error_type(const struct kvw_request_record *record)
 {
 	switch (record->end) {
@@ -288,7 +290,7 @@ static void record_server(struct kvw_metrics_shard *shard, const struct kvw_requ
 			&cell->latency[failed], &shard->bounds->latency, record->total_ns);
 }
 
-/* Predicted against actual cached tokens, of all requests and of one worker's. */
+/* Records predicted against actual cached tokens, for all requests and for one worker's. */
 static void record_comparison(struct kvw_metrics_shard *shard, struct kvw_worker_tally *worker,
 	const struct kvw_request_record *record)
 {
@@ -330,7 +332,7 @@ static void record_tokens(struct kvw_metrics_shard *shard, struct kvw_worker_tal
 		record_comparison(shard, worker, record);
 }
 
-/* A request that was forwarded: how long it took, and why it went where it went. */
+/* Records a forwarded request: how long it took, and why its worker was chosen. */
 static void record_forwarded(
 	struct kvw_metrics_shard *shard, const struct kvw_request_record *record, size_t slot)
 {

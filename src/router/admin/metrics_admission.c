@@ -1,5 +1,5 @@
 /*
- * metrics_admission.c - counting what requests were promised, by class.
+ * metrics_admission.c - counts promises to requests, by class.
  *
  * Names of classes come with the configuration, which reloads change, and stay: a loop adds one
  * without a lock, and finds its place when it takes over a configuration.

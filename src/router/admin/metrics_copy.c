@@ -1,4 +1,4 @@
-/* metrics_copy.c - see metrics_copy.h. */
+/* metrics_copy.c - keeps the newest text of /metrics for loops. */
 #include "admin/metrics_copy.h"
 
 #include <stdlib.h>
@@ -45,7 +45,8 @@ struct kvw_metrics_text *kvw_metrics_copy_get(struct kvw_metrics_copy *copy, int
 
 void kvw_metrics_text_put(struct kvw_metrics_text *text)
 {
-	/* The last one sees what all others did before they gave theirs back. */
+	/* The thread that puts the last reference sees everything that others did before they put
+	 * theirs. */
 	if (text == NULL ||
 		atomic_fetch_sub_explicit(&text->references, 1, memory_order_acq_rel) > 1)
 		return;

@@ -1,5 +1,5 @@
 /*
- * metrics_groups.c - counting requests by the group of their model.
+ * metrics_groups.c - counts requests by the group of their model.
  *
  * Names of groups come with the configuration, which reloads change, and stay, as those of classes
  * do. A loop makes the cell of a group with its first request.
@@ -49,7 +49,8 @@ uint8_t kvw_metrics_group(
 	return i;
 }
 
-/* NULL: out of memory, nothing is counted. */
+/* Returns the group's cell, and makes it if needed. NULL: out of memory, so that nothing is
+ * counted. */
 static struct kvw_group_cell *cell_of(struct kvw_metrics_shard *shard, uint8_t group)
 {
 	struct kvw_group_cell *_Atomic *place = &shard->group_cells[group];

@@ -1,8 +1,8 @@
 /*
- * metrics_render.c - the list of metrics, and the text that shows them.
+ * metrics_render.c - renders all metrics of metrics.def.
  *
  * Rendering holds the lock of the sliding window, which recording never takes: two scrapes at once
- * wait for each other, requests do not. Text is built in memory and handed over whole.
+ * wait for each other, requests do not. The text is built in memory and returned as a whole.
  */
 #include "base/clock.h"
 #include "admin/collect.h"
@@ -72,7 +72,8 @@ struct kvw_slice kvw_model_label(const struct kvw_metrics *metrics, size_t slot)
 	return kvw_slice_of(metrics->models[slot - 1]->name);
 }
 
-/* These models live as long as the fleet, the view does not: keep each one that it ever shows. */
+/* Notes each model that a view shows, since these models live as long as the fleet, but the view
+ * does not. */
 static void learn_models(struct kvw_metrics *metrics)
 {
 	const struct kvw_fleet_view *view =

@@ -1,6 +1,6 @@
 /*
- * metrics_shard.h - how the metrics lie in memory. Private to src/router/admin/metrics*.c and
- * collect*.c.
+ * metrics_shard.h - the structs in which metrics are counted. Private to
+ * src/router/admin/metrics*.c and collect*.c.
  *
  * Each loop owns one shard and is its only writer; a renderer reads all shards. Every number
  * is a relaxed atomic: a reader sees each of them whole, and may see two of them a request apart.
@@ -8,8 +8,8 @@
  * What has a fixed small number of label values is a flat array. Numbers whose count grows with
  * workers (requests by worker and route, latency by worker and model) sit in cells that a shard
  * allocates when a pair is first seen, so a large fleet costs no more than the pairs that occur. If
- * a cell cannot be had, the request is counted under worker "none" and model "other", whose cells
- * exist from the start.
+ * memory for a cell is out, the request is counted under worker "none" and model "other", whose
+ * cells exist from the start.
  */
 #ifndef KVW_METRICS_SHARD_H
 #define KVW_METRICS_SHARD_H
@@ -27,7 +27,7 @@
 #define KVW_MODEL_SLOTS  (KVW_MODELS_NAMED + 2)
 #define KVW_MODEL_OTHER  (KVW_MODELS_NAMED + 1)
 
-/* Label values of `status`: common codes exactly, the rest by class. */
+/* Label values of `status`: common codes exactly, other codes by class. */
 #define KVW_STATUS_SLOTS 36
 
 /* Label error_type of vllm:request_errors_total. */
@@ -55,7 +55,7 @@ enum kvw_tally {
 	KVW_TALLY_ERROR,
 	KVW_TALLY_COMPARISONS,
 	KVW_TALLY_FIRST_TOKENS,
-	KVW_TALLY_FIRST_TOKEN_PREDICTED, /* ns, as the next two */
+	KVW_TALLY_FIRST_TOKEN_PREDICTED, /* in ns, like the next two */
 	KVW_TALLY_FIRST_TOKEN_ACTUAL,
 	KVW_TALLY_FIRST_TOKEN_ERROR,
 	KVW_TALLY_COUNT
@@ -77,14 +77,14 @@ struct kvw_server_cell {
 struct kvw_worker_tally {
 	_Atomic uint64_t finished;   /* requests that ended on it */
 	_Atomic uint64_t latency_ns; /* their total times */
-	_Atomic int64_t decoding;    /* requests between first token and end; gauge */
+	_Atomic int64_t decoding; /* requests that have a first token and have not ended; a gauge */
 
 	/* Requests with both a predicted and an actual count of cached tokens. */
 	_Atomic uint64_t compared;
 	_Atomic uint64_t predicted, cached;     /* tokens */
 	_Atomic uint64_t missing, unforeseen;   /* tokens predicted too many, too few */
 
-	/* part of these: predictions from exact tokens and the worker's own reports */
+	/* those of them whose predictions come from exact tokens and the worker's own reports */
 	_Atomic uint64_t exact_right, exact_wrong;
 };
 
@@ -95,30 +95,30 @@ struct kvw_route_histograms {
 /* Bounds of all histograms, computed once. */
 struct kvw_metric_bounds {
 	struct kvw_bounds latency; /* vllm:request_latency_seconds */
-	struct kvw_bounds token;   /* total and first token: vLLM's own for TTFT */
-	struct kvw_bounds gap;     /* between tokens: vLLM's own and three below */
+	struct kvw_bounds token;   /* total time and time to first token: vLLM's bounds for TTFT */
+	struct kvw_bounds gap;     /* time between tokens: vLLM's bounds and three below */
 	struct kvw_bounds added;
-	struct kvw_bounds difference; /* characters in the place of ns */
+	struct kvw_bounds difference; /* a number of characters instead of ns */
 };
 
-/* Label values of `class`: names of admission.classes in the order in which they came,
- * the last is "other". */
+/* Label values of `class`: names of admission.classes in the order in which they appeared; the last
+ * is "other". */
 #define KVW_CLASS_NAMES 32
 #define KVW_CLASS_OTHER KVW_CLASS_NAMES
 #define KVW_REFUSALS    3 /* service_level, deadline, queue_full */
 
 struct kvw_metric_classes {
-	char *_Atomic names[KVW_CLASS_NAMES]; /* owned; the first NULL ends them */
+	char *_Atomic names[KVW_CLASS_NAMES]; /* owned; a NULL ends the list */
 };
 
 void kvw_metric_classes_finish(struct kvw_metric_classes *classes);
 
-/* Label values of `model` and `group`: those of model_groups in the order in which they came,
+/* Label values of `model` and `group`: those of model_groups in the order in which they appeared;
  * the last is "other". */
 #define KVW_GROUP_NAMES 128
 #define KVW_GROUP_OTHER KVW_GROUP_NAMES
 
-/* The end of a group's request. Label `result`. */
+/* How a group's request ended. Label `result`. */
 enum kvw_group_result {
 	KVW_GROUP_OK,
 	KVW_GROUP_ERROR,
@@ -133,13 +133,14 @@ enum kvw_group_tokens {
 	KVW_GROUP_TOKENS
 };
 
-/* Copies for one group, compared with what clients got of another. */
+/* Comparisons of copies for one group with the clients' answers of another. */
 struct kvw_pair_cell {
-	struct kvw_pair_cell *_Atomic next; /* of the same group; owned */
-	uint8_t of; /* label of the other */
+	struct kvw_pair_cell *_Atomic next; /* next pair of the same group; owned */
+	uint8_t of; /* label of the other group */
 	_Atomic uint64_t results[KVW_FIDELITY_RESULTS];
-	_Atomic uint64_t characters[2];  /* equal and different ones: the client's, the copy's */
-	/* Different ones: characters before the first difference. */
+	/* characters of equal and different answers: the client's and the copy's */
+	_Atomic uint64_t characters[2];
+	/* For different answers: characters before the first difference. */
 	struct kvw_histogram difference;
 };
 
@@ -155,7 +156,7 @@ struct kvw_group_cell {
 };
 
 struct kvw_metric_groups {
-	/* "MODEL", NUL, "GROUP"; owned; the first NULL ends them. */
+	/* Each is "MODEL", NUL, "GROUP"; owned; a NULL ends the list. */
 	char *_Atomic names[KVW_GROUP_NAMES];
 };
 
@@ -184,17 +185,18 @@ struct kvw_metrics_shard {
 	_Atomic uint64_t inexact[KVW_INEXACT_COUNT];
 	_Atomic uint64_t kept[KVW_CLASS_NAMES + 1][KVW_KEPT_COUNT];
 	_Atomic uint64_t refused[KVW_CLASS_NAMES + 1][KVW_REFUSALS];
-	_Atomic int64_t oldest_ns; /* when the oldest came that waits for a worker; 0: none waits */
+	_Atomic int64_t oldest_ns; /* when the oldest waiting request arrived; 0: none waits */
 	struct kvw_histogram gap, token_wait, wait;
 	struct kvw_pd_cell pd;
 	struct kvw_route_histograms routes[KVW_API_COUNT];
-	struct kvw_group_cell *_Atomic group_cells[KVW_GROUP_NAMES + 1]; /* NULL: not used yet */
+	/* NULL: the loop had no request of the group */
+	struct kvw_group_cell *_Atomic group_cells[KVW_GROUP_NAMES + 1];
 	struct kvw_worker_tally *workers;                 /* [worker_slots] */
 	struct kvw_request_cell *_Atomic *request_cells;  /* [worker_slots][KVW_API_COUNT] */
 	struct kvw_server_cell *_Atomic *server_cells;    /* [worker_slots][KVW_MODEL_SLOTS] */
 };
 
-/* Samples of the last minute, from which rates are made. Under kvw_metrics.lock. */
+/* Samples of the last minute, from which rates are computed. Guarded by kvw_metrics.lock. */
 #define KVW_WINDOW_SAMPLES   13
 #define KVW_WINDOW_STEP_NS   (INT64_C(5) * 1000000000)
 #define KVW_WINDOW_LENGTH_NS (INT64_C(60) * 1000000000)
@@ -205,7 +207,7 @@ struct kvw_window_worker {
 
 struct kvw_window {
 	int64_t at_ns[KVW_WINDOW_SAMPLES];
-	int64_t cpu_ns[KVW_WINDOW_SAMPLES]; /* CPU time of the process then */
+	int64_t cpu_ns[KVW_WINDOW_SAMPLES]; /* CPU time of the process at each sample */
 	struct kvw_window_worker *workers;  /* [KVW_WINDOW_SAMPLES][worker_slots] */
 	size_t newest, count;
 	uint64_t open_fds;                  /* when the newest sample was taken */
@@ -220,22 +222,23 @@ struct kvw_metrics {
 	struct kvw_metrics_shard *shards; /* [loops] */
 	size_t loops, worker_slots;
 	int64_t start_wall_ns;
-	pthread_mutex_t lock; /* guards window and models; never taken by recording */
+	pthread_mutex_t lock; /* guards window and models; recording never takes it */
 	struct kvw_window window;
-	const struct kvw_model *models[KVW_MODELS_NAMED]; /* by index; NULL: not seen yet */
+	const struct kvw_model *models[KVW_MODELS_NAMED]; /* models by index; NULL: not seen yet */
 };
 
-/* Label text of a status slot. */
+/* Returns the label text of a status slot. */
 const char *kvw_status_name(size_t slot);
 
-/* Counts of `worker` since the oldest sample of the window, and over how many ns (0: unknown). */
+/* Returns the counts of the worker since the oldest sample of the window, and over how many ns (0:
+ * unknown). */
 int64_t kvw_window_delta(const struct kvw_metrics *metrics, size_t slot, int64_t now_ns,
 	struct kvw_window_worker *delta);
-/* The slot will have another worker. Needs metrics->lock. */
+/* Clears the slot's samples, since it will have another worker. metrics->lock is held. */
 void kvw_window_forget(struct kvw_metrics *metrics, size_t slot);
-/* Percent of the usable cores that the process used lately. */
+/* Returns how many percent of the usable cores the process used lately. */
 double kvw_window_cpu_percent(const struct kvw_metrics *metrics, int64_t now_ns);
-/* Takes a sample if the newest is a step old. Needs metrics->lock. */
+/* Takes a sample if the newest one is at least a step old. metrics->lock is held. */
 void kvw_window_sample(struct kvw_metrics *metrics, int64_t now_ns);
 
 #endif

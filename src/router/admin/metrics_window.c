@@ -1,5 +1,5 @@
 /*
- * metrics_window.c - the last minute, in samples five seconds apart.
+ * metrics_window.c - keeps samples of the last minute, five seconds apart.
  *
  * Rates (vllm:current_qps, vllm:avg_latency, CPU percent) are differences between now and the
  * oldest sample that is not older than a minute. A sample copies two numbers per worker, so a rate
@@ -35,7 +35,8 @@ static int64_t cpu_now_ns(void)
 	return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
 }
 
-/* Newer kernels report the number as the directory's size; on older ones we count the entries. */
+/* Newer kernels report the number as the directory's size; on older ones the entries are
+ * counted. */
 static uint64_t count_fds(void)
 {
 	struct stat status;
@@ -51,7 +52,7 @@ static uint64_t count_fds(void)
 	while ((entry = readdir(dir)) != NULL)
 		n += entry->d_name[0] != '.';
 	closedir(dir);
-	return n > 0 ? n - 1 : 0; /* the directory itself was open */
+	return n > 0 ? n - 1 : 0; /* without the descriptor of the directory itself */
 }
 
 void kvw_window_sample(struct kvw_metrics *metrics, int64_t now_ns)
@@ -71,7 +72,7 @@ void kvw_window_sample(struct kvw_metrics *metrics, int64_t now_ns)
 			worker_now(metrics, slot);
 }
 
-/* The sample `back` steps before the newest. */
+/* Returns the index of the sample `back` steps before the newest. */
 static size_t sample_index(const struct kvw_window *window, size_t back)
 {
 	return (window->newest + KVW_WINDOW_SAMPLES - back) % KVW_WINDOW_SAMPLES;

@@ -1,8 +1,8 @@
 /*
- * origin.c - see origin.h.
+ * origin.c - finds requests that come from web pages.
  *
- * An address without keys trusts what comes from its host, and a browser on that host sends what
- * any page asks it to. A browser keeps three rules, and each is used:
+ * An admin address without keys trusts requests from its own host, and a browser on that host sends
+ * what any web page asks it to. Browsers keep three rules, and each is used:
  *
  *   - it names the page in `Origin` with each request that can change something. The page must be
  *     this address's own;
@@ -22,9 +22,9 @@
 
 #include "settings/address.h"
 
-#define NAME_MOST 253 /* of a host, without a final dot */
+#define NAME_MOST 253 /* longest host name, without a final dot */
 
-/* Ends with ".localhost", which browsers never look up (RFC 6761). */
+/* Returns whether the name ends with ".localhost", which browsers never look up (RFC 6761). */
 static bool is_below_localhost(const char *name)
 {
 	size_t len = strlen(name);
@@ -47,8 +47,8 @@ static bool is_own_name(const char *name, const char *listen)
 	return gethostname(machine, sizeof(machine) - 1) == 0 && strcasecmp(name, machine) == 0;
 }
 
-/* An authority without its port, its brackets and a final dot.
- * False: it is longer than any name. */
+/* Writes an authority without its port, its brackets and a final dot. False: it is longer than any
+ * name. */
 static bool host_of(struct kvw_slice authority, char host[NAME_MOST + 1])
 {
 	const char *from = authority.data;
@@ -73,7 +73,8 @@ static bool host_of(struct kvw_slice authority, char host[NAME_MOST + 1])
 	return true;
 }
 
-/* scheme://AUTHORITY of a page, against the authority that was asked. */
+/* Returns whether a page's origin, scheme://AUTHORITY, has the authority to which the request was
+ * sent. */
 static bool is_own_page(struct kvw_slice origin, struct kvw_slice authority)
 {
 	const char *at = memmem(origin.data, origin.len, "://", 3);

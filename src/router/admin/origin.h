@@ -1,5 +1,6 @@
 /*
- * origin.h - requests that a web page may have made its browser send. Private to src/router/admin.
+ * origin.h - refuses requests that a web page may have made its browser send. Private to
+ * src/router/admin.
  */
 #ifndef KVW_ADMIN_ORIGIN_H
 #define KVW_ADMIN_ORIGIN_H
@@ -9,9 +10,9 @@
 #include "http/head.h"
 
 /*
- * Fault of a request that no key vouches for, as a text for its client, and *status; NULL: no
- * fault. listen: `admin.listen`. by_name: its Host counts, too: false where a page cannot take the
- * address for its own (TLS) or others may read the path anyway.
+ * Checks a request that came without a key. Returns a text for its client and *status if it must be
+ * refused; NULL: it may pass. listen: `admin.listen`. by_name: the request's Host is checked, too;
+ * false where a page cannot pretend to be from this address (TLS), or the path may be read by all.
  */
 const char *kvw_admin_origin_fault(
 	const struct kvw_head *head, const char *listen, bool by_name, int *status) KVW_MUST_CHECK;

@@ -1,11 +1,11 @@
 /*
- * permit.c - see permit.h.
+ * permit.c - decides which requests the admin address serves.
  *
- * Paths are compared as the clients' address compares them (openai/api_path.h), so that one that
- * can be read in two ways is open to none.
+ * Paths are compared as the clients' address compares them (openai/api_path.h), so that a path that
+ * can be read in two ways matches no pattern.
  *
- * A client certificate that was verified makes a request of another host as good as one of this
- * host: it stands for the host, a key for the user.
+ * A request with a verified client certificate counts like one of this host: a certificate stands
+ * for a host, a key for a user.
  *
  * A request is this host's if it comes from a loopback address, or from the very address that it
  * was sent to: the kernel lets no packet in from outside that claims to be from here.
@@ -71,9 +71,9 @@ static bool from_this_host(int fd)
 
 /* --- paths --- */
 
-/* A worker's ID may be its whole URL, whose slashes are encoded (worker_id.h). No other server
- * reads these paths, and here it is one segment: '*' stands for it, which no pattern has but as its
- * end. */
+/* A worker's ID may be its whole URL, whose slashes are encoded (worker_id.h). Only this server
+ * reads these paths, and the ID is one segment: it is replaced by '*' for the comparison, which
+ * patterns only have at their end. */
 static bool worker_listed(struct kvw_slice target, const char *const *patterns, size_t count)
 {
 	const struct kvw_slice before = KVW_SLICE("/workers/");
@@ -117,7 +117,7 @@ static bool is_open(const struct kvw_config *config, struct kvw_slice target)
 	return listed(target, (const char *const *)open->items, open->count);
 }
 
-/* Patterns of all paths, and those with dots, are no patterns (config/path_pattern.h,
+/* Patterns for all paths, and those with dots, cannot occur (config/path_pattern.h,
  * config/rules_admin.c). */
 static bool is_or_is_below(const char *pattern, const char *path)
 {
@@ -133,7 +133,7 @@ void kvw_admin_permit_follow(struct kvw_admin_permit *permit, const struct kvw_c
 	const struct kvw_strings *open = &config->admin_open;
 
 	if (permit->followed == config || (permit->auth == NULL && !permit->off_host))
-		return; /* known, or open to this host anyway */
+		return; /* warned of before, or open to this host anyway */
 	permit->followed = config;
 	for (size_t i = 0; i < open->count; i++)
 		for (size_t k = 0; k < sizeof(paths) / sizeof(paths[0]); k++)
@@ -146,8 +146,8 @@ void kvw_admin_permit_follow(struct kvw_admin_permit *permit, const struct kvw_c
 
 /* --- keys --- */
 
-/* The fault of a request's key, for the client. NULL: none, and *name is the key's, borrowed from
- * the ring. */
+/* Returns what is wrong with a request's key, for the client. NULL: nothing, and *name is the key's
+ * name, borrowed from the keyring. */
 static const char *fault_of(struct kvw_admin_permit *permit, enum kvw_credential shown,
 	const struct kvw_digest *digest, struct kvw_slice target, int *status, const char **name)
 {
@@ -181,7 +181,7 @@ static const char *fault_of(struct kvw_admin_permit *permit, enum kvw_credential
 	return NULL;
 }
 
-/* A client that tries keys shall not fill the log. */
+/* Limits the lines about refusals, so that a client that tries keys cannot fill the log. */
 static void log_refusal(struct kvw_admin_permit *permit, const char *why)
 {
 	int64_t now_ns = kvw_clock_ns();
@@ -193,7 +193,7 @@ static void log_refusal(struct kvw_admin_permit *permit, const char *why)
 }
 
 /* Logs requests that change workers or their caches, with the name of the key and the subject of
- * the certificate. key: NULL: none. */
+ * the certificate. key NULL: there is none. */
 static void log_change(const struct kvw_conn *conn, const char *key)
 {
 	static const char *const paths[] = {
@@ -239,7 +239,7 @@ bool kvw_admin_permit(
 				: "other hosts may use /health, /ready and what `admin.open` "
 				  "lists; ask from this host, or set `admin.keys_file` or "
 				  "`admin.tls.client_ca`";
-	/* No page knows a key. */
+	/* With a valid key the origin is not checked, since no web page knows a key. */
 	if (fault == NULL && shown != KVW_CREDENTIAL_FOUND)
 		fault = kvw_admin_origin_fault(
 			head, config->admin_listen, !open && !https, &status);

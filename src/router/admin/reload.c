@@ -1,4 +1,4 @@
-/* reload.c - see reload.h. */
+/* reload.c - takes over a changed configuration file while requests run. */
 #include "admin/reload.h"
 
 #include <jansson.h>
@@ -24,10 +24,10 @@ struct kvw_reload {
 	struct kvw_reload_deps deps;
 	struct kvw_reload_state state;
 	struct event *watch; /* NULL: config.watch is off */
-	struct stat seen;    /* of the file, when it was read or looked at last */
+	struct stat seen;    /* the file's identity and time when it was last read or looked at */
 };
 
-/* --- what came of it, in JSON --- */
+/* --- the result, in JSON --- */
 
 static json_t *keys_of(const struct kvw_config_change *keys, size_t count, bool reload)
 {
@@ -105,7 +105,8 @@ static bool needs_feeds(const char *strategy)
 	return ops != NULL && ops->prepare >= KVW_PREPARE_TOKENS;
 }
 
-/* A strategy that needs feeds comes and goes with the process. */
+/* Keeps the strategy if the change would need feeds to be started or stopped, since these are only
+ * started and stopped with the process. */
 static enum kvw_err keep_strategy(const struct kvw_config *before, struct kvw_config *after,
 	struct kvw_config_diff *diff)
 {
@@ -178,7 +179,8 @@ static enum kvw_err put_into_force(struct kvw_reload *reload, struct kvw_config 
 	if (kvw_members_set(reload->deps.members, KVW_SOURCE_CONFIG, config->workers,
 		    config->worker_count, &change) != KVW_OK)
 		kvw_error("config", "out of memory: not all workers of the file are known");
-	/* Only now: one that the file does not list any more must not come back for a moment. */
+	/* Only now, so that a worker that the file no longer lists does not come back for a
+	 * moment. */
 	kvw_members_forgive(reload->deps.members);
 	return KVW_OK;
 }
@@ -246,9 +248,10 @@ int kvw_reload_run(struct kvw_reload *reload, const char *by, json_t **answer)
 	return status;
 }
 
-/* --- the file is watched --- */
+/* --- watching the file --- */
 
-/* A mounted ConfigMap changes by another link: stat follows it. */
+/* Looks whether the file has changed. Kubernetes changes a mounted ConfigMap by replacing a
+ * symbolic link, which stat follows. */
 static void on_watch(evutil_socket_t fd, short what, void *arg)
 {
 	struct kvw_reload *reload = arg;
@@ -258,7 +261,7 @@ static void on_watch(evutil_socket_t fd, short what, void *arg)
 	(void)fd;
 	(void)what;
 	if (stat(reload->deps.path, &now) != 0)
-		return; /* it is being replaced */
+		return; /* the file is being replaced */
 	if (now.st_mtim.tv_sec == reload->seen.st_mtim.tv_sec &&
 		now.st_mtim.tv_nsec == reload->seen.st_mtim.tv_nsec &&
 		now.st_size == reload->seen.st_size && now.st_ino == reload->seen.st_ino)

@@ -34,27 +34,29 @@ struct kvw_reload_state {
 	_Atomic uint64_t ok, refused;  /* reloads since start */
 	_Atomic bool last_refused;
 	_Atomic int64_t last_ok_s;     /* wall clock; the start counts */
-	_Atomic uint32_t need_restart; /* keys of the file that differ from those in force */
+	/* number of keys that differ between the file and what is in force */
+	_Atomic uint32_t need_restart;
 };
 
-/* All borrowed, and outlive the object. */
+/* All members are borrowed, and must outlive the object. */
 struct kvw_reload_deps {
 	const char *path; /* the configuration's file; NULL: it was given by flags */
 	struct kvw_fleet *fleet;
 	struct kvw_members *members;
-	struct kvw_tokens *tokens;   /* NULL: the strategy needs none, likewise the next two */
+	/* NULL: the strategy needs none; the same holds for the next two members */
+	struct kvw_tokens *tokens;
 	struct kvw_sources *sources;
 	struct kvw_feed *feed;
-	struct kvw_auth *auth; /* its file is read again, too; NULL: there are no keys of clients */
+	struct kvw_auth *auth; /* its file is read again, too; NULL: clients need no keys */
 };
 
-/* With config.watch the file is looked at every second. */
+/* Creates the object. With config.watch it looks at the file every second. */
 enum kvw_err kvw_reload_create(struct event_base *base, const struct kvw_reload_deps *deps,
 	struct kvw_reload **out) KVW_MUST_CHECK;
 void kvw_reload_destroy(struct kvw_reload *reload); /* NULL is allowed */
 
 /* Reads the file now. Returns the HTTP status of the result and sets *answer, the result in JSON;
- * NULL: out of memory. `by`: the cause, for the log. */
+ * NULL: out of memory. by: what caused the reload, for the log. */
 int kvw_reload_run(struct kvw_reload *reload, const char *by, struct json_t **answer);
 
 const struct kvw_reload_state *kvw_reload_state(const struct kvw_reload *reload);

@@ -1,14 +1,14 @@
 /*
- * trace_http.c - see trace_http.h.
+ * trace_http.c - serves traces.
  *
  *	GET /trace?id=ID&model=NAME&worker=URL&slow=MS&status=5xx&last=N&since=CURSOR
  *
  * The answer is JSON lines: a request each, as trace_page.h writes it, in the order in which they
- * began; at the end {"cursor": ..., "lost": N}. Without `since` these are all that are
- * remembered, those under way too; with it, those that have ended since the answer that the
- * cursor is from. A cursor is the kvway that gave it (when its trace began) and for each loop how
- * many requests had ended; so `lost` is exact: how many ended, and were forgotten before they
- * were asked for.
+ * began; at the end {"cursor": ..., "lost": N}. Without `since` these are all requests that are
+ * remembered, including those under way; with it, those that have ended since the answer from which
+ * the cursor came. A cursor names the kvway that gave it (by the time when its trace began), and
+ * for each loop the number of requests that had ended. So `lost` is exact: how many requests have
+ * ended and were overwritten before they were asked for.
  */
 #include "admin/trace_http.h"
 
@@ -23,7 +23,7 @@
 #define LAST_DEFAULT 1000
 #define LAST_MOST    10000
 
-/* A question for traces: filters and form of the answer; the texts are owned. */
+/* A question for traces: filters, and the form of the answer; the texts are owned. */
 struct question {
 	char *id, *model, *worker, *since; /* NULL: any */
 	int64_t slow_ns;
@@ -31,13 +31,13 @@ struct question {
 	size_t last;
 };
 
-/* A record that fits, by which it is read again. */
+/* A record that matches, by the position at which it is read again. */
 struct match {
 	int64_t wall_ns, start_ns;
 	size_t loop, record;
 };
 
-/* Requests of each loop that had ended at a cursor, and now. */
+/* How many requests of each loop had ended at the cursor, and have ended now. */
 struct span {
 	uint64_t from, to, found;
 };
@@ -54,7 +54,7 @@ static bool digits(const char *text, uint64_t most, uint64_t *value)
 	return *end == '\0' && *value <= most;
 }
 
-/* False: what was wrong is answered. */
+/* Reads a number. False: it is wrong, and the request was answered. */
 static bool take_number(
 	struct kvw_conn *conn, const char *name, uint64_t least, uint64_t most, uint64_t *value)
 {
@@ -98,7 +98,7 @@ static bool take_status(struct kvw_conn *conn, struct question *q)
 	return good;
 }
 
-/* False: it is answered. */
+/* Reads the question. False: it has a mistake, and the request was answered. */
 static bool take_question(struct kvw_conn *conn, struct question *q)
 {
 	static const char *const names[] = {
@@ -133,8 +133,8 @@ static void release_question(struct question *q)
 
 /* --- the cursor: BORN-N-N..., one N for each loop --- */
 
-/* False: it is none. One of another process, or of other loops, counts as if nothing had ended
- * then. */
+/* Parses a cursor. False: it is not one. If it is of another process, or of other loops, no request
+ * counts as ended at the cursor. */
 static bool read_cursor(const struct kvw_trace *trace, const char *text, struct span *spans)
 {
 	size_t loops = kvw_trace_loops(trace), count = 0;
@@ -173,7 +173,7 @@ static void put_cursor(
 
 /* --- which requests --- */
 
-/* Stored texts may be cut. */
+/* Compares a text with a stored one, which may have been cut. */
 static bool is_text(const char *wanted, struct kvw_slice stored, size_t most)
 {
 	size_t len = strlen(wanted);
@@ -182,7 +182,7 @@ static bool is_text(const char *wanted, struct kvw_slice stored, size_t most)
 	       memcmp(wanted, stored.data, stored.len) == 0;
 }
 
-/* A worker by its URL, or by its host:port. */
+/* Returns whether the request went to this worker, given by its URL or its host:port. */
 static bool asked(
 	const struct kvw_fleet *fleet, const struct kvw_trace_story *story, const char *worker)
 {
@@ -227,7 +227,7 @@ static int by_begin(const void *a, const void *b)
 	return x->wall_ns < y->wall_ns ? -1 : x->wall_ns > y->wall_ns;
 }
 
-/* Into *out, to be freed. False: out of memory. */
+/* Collects matching requests in *out, which the caller frees. False: out of memory. */
 static bool find_requests(const struct kvw_trace *trace, const struct kvw_fleet *fleet,
 	const struct question *q, int64_t now_ns, struct span *spans, struct match **out,
 	size_t *count)
@@ -262,8 +262,9 @@ static bool find_requests(const struct kvw_trace *trace, const struct kvw_fleet 
 	return true;
 }
 
-/* False: it was taken for another request meanwhile, and is left out. to: of its loop; a request
- * that has ended since is shown as it was then, under way, for the next answer shows its end. */
+/* Writes a match. False: its record was overwritten meanwhile, and it is left out. to: number of
+ * ended requests of its loop; a request that has ended since is shown as it was then, under way,
+ * since the next answer shows its end. */
 static bool put_match(const struct kvw_trace *trace, const struct kvw_fleet *fleet,
 	const struct match *match, uint64_t to, int64_t now_ns, struct kvw_page *out)
 {

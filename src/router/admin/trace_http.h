@@ -1,5 +1,5 @@
 /*
- * trace_http.h - GET /trace on the admin address: the way of each request (trace/trace.h).
+ * trace_http.h - serves GET /trace on the admin address: the way of each request (trace/trace.h).
  * Private to src/router/admin.
  */
 #ifndef KVW_ADMIN_TRACE_HTTP_H
@@ -10,8 +10,8 @@
 struct kvw_conn;
 struct kvw_trace;
 
-/* True: the request's path is /trace, and is answered. trace NULL: nothing is traced. On the
- * control thread. */
+/* Serves a request to /trace. False: another path. trace NULL: requests are not traced. Called on
+ * the control thread. */
 bool kvw_trace_http(
 	const struct kvw_trace *trace, const struct kvw_fleet *fleet, struct kvw_conn *conn);
 

@@ -1,4 +1,4 @@
-/* trace_page.c - see trace_page.h. */
+/* trace_page.c - writes a request's trace. */
 #include "admin/trace_page.h"
 
 #include <stdio.h>
@@ -43,7 +43,7 @@ static void put_number(struct kvw_page *out, const char *key, uint64_t value)
 	kvw_page_u64(out, value);
 }
 
-/* Milliseconds with three decimals. */
+/* Writes milliseconds with three decimals. */
 static void put_ms(struct kvw_page *out, uint64_t us)
 {
 	char text[32];
@@ -80,7 +80,7 @@ static void put_attempt(
 	put_number(out, "predicted_cached_tokens", note->number);
 }
 
-/* The member that has the name of a note's code. */
+/* Returns the key for the name of a note's code. */
 static const char *code_key(enum kvw_trace_kind kind)
 {
 	if (kind == KVW_TRACE_STEP)
@@ -88,7 +88,7 @@ static const char *code_key(enum kvw_trace_kind kind)
 	return kind == KVW_TRACE_FAILED ? "then" : "name";
 }
 
-/* And the one that has its text. */
+/* Returns the key for a note's text. */
 static const char *text_key(enum kvw_trace_kind kind)
 {
 	if (kind == KVW_TRACE_STEP || kind == KVW_TRACE_WAIT)

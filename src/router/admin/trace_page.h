@@ -1,5 +1,5 @@
 /*
- * trace_page.h - one request's way as a line of JSON. Private to src/router/admin.
+ * trace_page.h - writes a request's way as a line of JSON. Private to src/router/admin.
  */
 #ifndef KVW_ADMIN_TRACE_PAGE_H
 #define KVW_ADMIN_TRACE_PAGE_H
@@ -8,11 +8,11 @@
 #include "fleet/fleet.h"
 #include "trace/trace.h"
 
-/* URL of the worker that a note names (kvw_trace_worker), borrowed. NULL: it has left. The
- * control thread. */
+/* Returns the URL of the worker that a note names (kvw_trace_worker), borrowed. NULL: the worker
+ * has left. The control thread. */
 const char *kvw_trace_worker_url(const struct kvw_fleet *fleet, uint32_t worker);
 
-/* now_ns: monotonic; how long a request under way has taken. */
+/* Writes the line. now_ns: monotonic; shows how long a request under way has taken. */
 void kvw_trace_page(const struct kvw_trace *trace, const struct kvw_fleet *fleet,
 	const struct kvw_trace_story *story, int64_t now_ns, struct kvw_page *out);
 

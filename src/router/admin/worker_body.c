@@ -1,9 +1,9 @@
 /*
- * worker_body.c - see worker_body.h.
+ * worker_body.c - reads workers from a body.
  *
  * A body is parsed as JSON, written out again as the `workers` of an otherwise empty file, and
- * loaded: JSON as jansson writes it is YAML. The loader's lines lose their place, which would be
- * that in the text written out, and `workers[0].` where the body is one worker.
+ * loaded: JSON as jansson writes it is YAML. From the loader's messages the place is removed, since
+ * it is a place in the text that was written out; if the body is one worker, so is `workers[0].`.
  */
 #include "admin/worker_body.h"
 
@@ -21,7 +21,7 @@ static enum kvw_err say(char **why, const char *format, const char *found)
 	return asprintf(why, format, found) < 0 ? KVW_ENOMEM : KVW_EINVAL;
 }
 
-/* One line of the loader. */
+/* Writes one line of the loader's messages. */
 static void put_line(FILE *out, const char *line, size_t len, bool many)
 {
 	const char *at = line, *end = line + len;
@@ -61,7 +61,7 @@ static char *clean(const char *lines, bool many)
 	return text;
 }
 
-/* Takes the list of workers. */
+/* Loads a list of workers, and takes it. */
 static enum kvw_err load_take(json_t *workers, bool many, struct kvw_config **out, char **why)
 {
 	json_t *root = json_pack("{s:o}", "workers", workers);
@@ -116,7 +116,7 @@ enum kvw_err kvw_worker_body_read(
 	return load_take(list, *many, out, why);
 }
 
-/* The keys of a worker that say something. */
+/* Returns those keys of a worker that are set. */
 static json_t *worker_json(const struct kvw_worker_config *worker)
 {
 	json_t *root = json_object();
@@ -148,7 +148,7 @@ static json_t *worker_json(const struct kvw_worker_config *worker)
 	return root;
 }
 
-/* The URL says which worker it is. */
+/* Returns whether the body names another worker than `base` by its URL. */
 static bool is_other_url(const json_t *change, const struct kvw_worker_config *base)
 {
 	const json_t *url = json_object_get(change, "url");

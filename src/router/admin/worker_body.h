@@ -1,9 +1,9 @@
 /*
- * worker_body.h - workers in the body of a request to the admin address. Private to
+ * worker_body.h - reads workers from the body of a request to the admin address. Private to
  * src/router/admin.
  *
- * The keys are those of an entry of `workers` in a file, and a file's loader reads them: types,
- * limits and messages are the same. Pure functions.
+ * The keys are those of an entry of `workers` in a file, and the file's loader reads them, so that
+ * types, limits and messages are the same. Pure functions.
  */
 #ifndef KVW_WORKER_BODY_H
 #define KVW_WORKER_BODY_H
@@ -12,12 +12,13 @@
 
 #define KVW_WORKER_BODY_MOST ((size_t)1 << 20)
 
-/* Reads a whole worker, or a list of at least one (*many), into *out's `workers`. KVW_EINVAL: *why,
- * to be freed, names all mistakes. */
+/* Reads a worker, or a list of at least one (*many), into *out's `workers`. KVW_EINVAL: *why, which
+ * the caller frees, names all mistakes. */
 enum kvw_err kvw_worker_body_read(
 	struct kvw_slice body, bool *many, struct kvw_config **out, char **why) KVW_MUST_CHECK;
 
-/* `base` with the keys of the body, null: the key's default, as *out's only worker. */
+/* Makes a copy of `base` with the keys of the body (null: the key's default), as *out's only
+ * worker. */
 enum kvw_err kvw_worker_body_change(struct kvw_slice body, const struct kvw_worker_config *base,
 	struct kvw_config **out, char **why) KVW_MUST_CHECK;
 

@@ -1,18 +1,18 @@
 /*
- * worker_id.c - see worker_id.h.
+ * worker_id.c - finds workers by the names that the admin address uses.
  */
 #include "admin/worker_id.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* Where host:port begins in a worker's URL, http:// or https://. */
+/* Returns where host:port begins in a worker's URL, which starts with http:// or https://. */
 static const char *host_of(const char *url)
 {
 	return url + (url[4] == 's' ? sizeof("https://") : sizeof("http://")) - 1;
 }
 
-/* host:port of one in the list. */
+/* The host:port of a worker in the list. */
 struct host {
 	struct kvw_slice text;
 	size_t index;
@@ -27,7 +27,7 @@ static int by_host(const void *a, const void *b)
 	return order != 0 ? order : (x->len > y->len) - (x->len < y->len);
 }
 
-/* Fills list->twins: sorted, those of one host:port stand side by side. */
+/* Fills list->twins: after sorting, workers with the same host:port are neighbours. */
 static enum kvw_err find_twins(struct kvw_worker_list *list)
 {
 	struct host *hosts = calloc(list->count + 1, sizeof(*hosts));
@@ -114,7 +114,8 @@ static bool is_named(const char *url, struct kvw_slice id, bool whole)
 	return whole ? kvw_slice_equal(id, kvw_slice_of(url)) : id.len > 0 && has_host(url, id);
 }
 
-/* Order: members that stay, members that leave, former members. */
+/* Returns the order in which members are preferred: those that stay, those that leave, former
+ * ones. */
 static int rank_of(const struct kvw_member_view *view)
 {
 	return view->worker == NULL ? 0 : view->leaves ? 1 : 2;

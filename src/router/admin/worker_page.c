@@ -1,5 +1,5 @@
 /*
- * worker_page.c - see worker_page.h.
+ * worker_page.c - writes a worker as JSON.
  */
 #include "admin/worker_page.h"
 
@@ -7,7 +7,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "admin/metrics_shard.h"
 #include "config/schema.h"
+#include "feeds/coordinator/coordinator.h"
+#include "feeds/sources.h"
 
 static json_t *text_json(struct kvw_slice text)
 {
@@ -81,7 +84,35 @@ static void put_hits(
 	put_share(object, "hit_share", tokens.cached, tokens.compared > 0 ? tokens.prompt : 0);
 }
 
-/* Numbers of its entry in the configuration, such as its weight. */
+/* Writes what is known of the worker's cache by its own reports, and why that is not all. */
+static void put_reports(
+	json_t *object, const struct kvw_feed *feed, const struct kvw_worker *worker)
+{
+	json_t *reports = json_object();
+	char name[KVW_CE_INSTANCE_MOST + 1];
+
+	for (int reporter = 0; feed != NULL && reporter < KVW_REPORTER_COUNT; reporter++) {
+		struct kvw_feed_status status;
+		json_t *report;
+
+		if (kvw_feed_worker_status((struct kvw_feed *)feed, worker->id,
+			    (enum kvw_reporter)reporter, &status) != KVW_OK)
+			continue;
+		report = json_object();
+		json_object_set_new(
+			report, "coverage", json_string(kvw_coverage_name(status.coverage)));
+		json_object_set_new(report, "wrong", text_json(kvw_slice_of(status.wrong)));
+		if (reporter == KVW_REPORTER_LMCACHE) {
+			(void)kvw_sources_instance_of(feed, worker->id, name, sizeof(name));
+			json_object_set_new(report, "instance", text_json(kvw_slice_of(name)));
+		}
+		json_object_set_new(
+			reports, kvw_reporter_name((enum kvw_reporter)reporter), report);
+	}
+	json_object_set_new(object, "cache_told_by", reports);
+}
+
+/* Writes the numbers that the worker's entry in the configuration has, such as its weight. */
 static void put_settings(json_t *object, const struct kvw_worker *worker)
 {
 	for (size_t i = 0; i < KVW_WORKER_KEY_COUNT; i++) {
@@ -126,6 +157,7 @@ static void put_worker(json_t *object, struct kvw_worker *worker, const struct k
 	json_object_set_new(object, "group", text_json(kvw_slice_of(worker->config.group)));
 	json_object_set_new(object, "identity", text_json(kvw_slice_of(worker->config.identity)));
 	json_object_set_new(object, "addresses", addresses_json(worker));
+	put_reports(object, metrics->sources.feed, worker);
 }
 
 json_t *kvw_worker_page(const struct kvw_worker_list *list, size_t index,
@@ -151,7 +183,7 @@ json_t *kvw_worker_page(const struct kvw_worker_list *list, size_t index,
 	return object;
 }
 
-/* Pages of the ranks of a server that has some; NULL: it has none. */
+/* Returns the pages of a server's ranks; NULL: it has none. */
 static json_t *server_page(const struct kvw_worker_list *list, const char *url,
 	struct kvw_fleet *fleet, const struct kvw_metrics *metrics, int64_t now_ns)
 {

@@ -1,5 +1,5 @@
 /*
- * worker_page.h - one worker as the admin address shows it. Private to src/router/admin.
+ * worker_page.h - shows a worker on the admin address, as JSON. Private to src/router/admin.
  */
 #ifndef KVW_WORKER_PAGE_H
 #define KVW_WORKER_PAGE_H
@@ -9,12 +9,12 @@
 #include "admin/metrics.h"
 #include "admin/worker_id.h"
 
-/* NULL: out of memory. Control thread. */
+/* Returns the page of one worker. NULL: out of memory. Control thread. */
 json_t *kvw_worker_page(const struct kvw_worker_list *list, size_t index,
 	const struct kvw_fleet *fleet, const struct kvw_metrics *metrics, int64_t now_ns);
 
-/* The page of the worker with this URL, which may be gone: then its state is "removed". Of a server
- * with ranks it is a list of their pages. */
+/* Returns the page of the worker with this URL; if it has left, its state is "removed". For a
+ * server with ranks returns a list of their pages. */
 json_t *kvw_worker_page_of(struct kvw_members *members, const char *url, struct kvw_fleet *fleet,
 	const struct kvw_metrics *metrics, int64_t now_ns);
 

@@ -1,9 +1,10 @@
 /*
- * workers.c - see workers.h.
+ * workers.c - serves /workers on the admin address: lists, adds, changes, drains and removes
+ * workers.
  *
- *	GET /workers            GET /workers/ID          POST /workers/ID/drain
- *	POST /workers           PATCH /workers/ID        POST /workers/ID/undrain
- *	                        DELETE /workers/ID
+ * 	GET /workers            GET /workers/ID          POST /workers/ID/drain
+ * 	POST /workers           PATCH /workers/ID        POST /workers/ID/undrain
+ * 	                        DELETE /workers/ID
  */
 #include "admin/workers.h"
 
@@ -31,7 +32,7 @@ static void out_of_memory(const struct visit *visit)
 	kvw_admin_http_error(visit->conn, 500, "", "out of memory");
 }
 
-/* Takes the text, which may be NULL. */
+/* Refuses a request; takes the text, which may be NULL. */
 static void refuse_take(const struct visit *visit, int status, char *why)
 {
 	if (why == NULL)
@@ -48,7 +49,7 @@ static bool query_is_empty(const struct visit *visit)
 	return kvw_admin_http_query_is(visit->conn, visit->head, none);
 }
 
-/* The request's body. False: it is too large, which is answered. */
+/* Reads the request's body. False: it is too large, and the request was answered. */
 static bool body_of(const struct visit *visit, struct kvw_slice *body)
 {
 	*body = kvw_conn_body(visit->conn);
@@ -96,7 +97,7 @@ void kvw_workers_answer(
 
 /* --- adding ----------------------------------------------------------------------------------- */
 
-/* Checks the new workers before any is added: 0, or the status of the refusal. */
+/* Checks the new workers before any is added. Returns 0, or the status of the refusal. */
 static int check_new(const struct visit *visit, const struct kvw_config *config, char **why)
 {
 	size_t live = atomic_load(&visit->desk->fleet->live), added = 0;
@@ -139,7 +140,7 @@ static int add_all(const struct visit *visit, const struct kvw_config *config, c
 	}
 	if (err == KVW_OK)
 		return 0;
-	/* A worker that has left before and was taken back may have requests. */
+	/* Not at once: a worker that had left and was taken back may have requests. */
 	while (added-- > 0)
 		(void)!kvw_members_remove(members, config->workers[added].url, false);
 	*why = strdup(text);
@@ -180,7 +181,8 @@ static void add_worker(const struct visit *visit)
 
 /* --- one worker ------------------------------------------------------------------------------- */
 
-/* Ranks of a server have its settings, and leave with it. True: it is one, which is answered. */
+/* Refuses a change of a single rank, since ranks have their server's settings and leave with it.
+ * True: it is a rank, and the request was answered. */
 static bool is_rank(const struct visit *visit, const char *url)
 {
 	char message[384];
@@ -237,7 +239,7 @@ static void delete(const struct visit *visit, const char *url)
 		out_of_memory(visit);
 }
 
-/* ?wait=; 0 without one. False: it is answered. */
+/* Reads ?wait=; 0 without it. False: it is wrong, and the request was answered. */
 static bool wait_of(const struct visit *visit, int64_t *wait_ms)
 {
 	const struct kvw_type *type = &kvw_type_DURATION;
@@ -262,7 +264,8 @@ static bool wait_of(const struct visit *visit, int64_t *wait_ms)
 	return good;
 }
 
-/* The body may say {"remove": true} as well. False: it is answered. */
+/* Reads ?remove=, or {"remove": true} in the body. False: it is wrong, and the request was
+ * answered. */
 static bool remove_of(const struct visit *visit, bool *remove)
 {
 	struct kvw_slice body;
@@ -298,7 +301,7 @@ static void not_joined(const struct visit *visit, const char *url)
 	kvw_admin_http_error(visit->conn, 409, "", message);
 }
 
-/* url: the worker's, or its server's for all ranks. */
+/* Drains a worker. url: the worker's, or its server's for all ranks. */
 static void drain_worker(
 	const struct visit *visit, const struct kvw_member_view *view, const char *url)
 {
@@ -336,7 +339,8 @@ static void undrain(const struct visit *visit, const char *url)
 		out_of_memory(visit);
 }
 
-/* For changes it must be a member that stays. False: it is not, which is answered. */
+/* Checks that a worker to be changed is a member that stays. False: it is not, and the request was
+ * answered. */
 static bool stays(const struct visit *visit, const struct kvw_member_view *view)
 {
 	char message[320];
@@ -349,8 +353,8 @@ static bool stays(const struct visit *visit, const struct kvw_member_view *view)
 	return false;
 }
 
-/* verb: what stands behind the ID, with its slash. url: a copy of the view's, which a change may
- * free, or its server's. */
+/* Serves a path below a worker's ID. verb: the part after the ID, with its slash. url: a copy of
+ * the view's, which a change may free, or its server's. */
 static void on_worker(const struct visit *visit, const struct kvw_worker_list *list, size_t index,
 	struct kvw_slice verb, const char *url)
 {

@@ -1,9 +1,10 @@
 /*
- * workers_drain.c - a request to the admin address that waits until a worker has nothing to do.
+ * workers_drain.c - keeps a request to the admin address open until a worker has no request any
+ * more.
  *
- * The control thread must not wait, so a timer looks again and again. The worker is known by its
- * slot and how often that was used: it may be removed meanwhile, and its slot be another's. As in
- * explain_wait.c the answer is given by mail to the server's loop.
+ * The control thread must not wait, so that a timer looks again and again. The worker is identified
+ * by its slot and the number of the slot's use, since it may be removed meanwhile, and its slot be
+ * given to another one. As in explain_wait.c the answer is posted to the server's loop.
  */
 #include <event2/event.h>
 #include <stdlib.h>
@@ -15,7 +16,8 @@
 #include "base/clock.h"
 
 #define LOOK_MS  20
-#define LEAST_NS (100 * KVW_NS_PER_MS) /* until no loop picks it any more from an older table */
+/* until then a loop may still pick the worker from an older table */
+#define LEAST_NS (100 * KVW_NS_PER_MS)
 
 struct drain {
 	struct kvw_wait base; /* first */
@@ -23,10 +25,10 @@ struct drain {
 	struct kvw_worker *worker;
 	uint32_t use;
 	char *url;
-	bool server; /* all its data-parallel ranks are waited for */
+	bool server; /* waits for all data-parallel ranks of the server */
 	int64_t begun_ns, until_ns;
 	struct event *timer;
-	bool over; /* the mail is on its way, and frees it */
+	bool over; /* the answer was posted, and its delivery frees this */
 	bool drained;
 };
 
@@ -79,8 +81,8 @@ static void gone(struct kvw_wait *base)
 	release_drain(drain);
 }
 
-/* Has it nothing to do? Before LEAST_NS that says little, so it is believed at the end of the wait
- * only. */
+/* Returns whether the worker has no request. Before LEAST_NS that is not certain, so that it counts
+ * only at the end of the wait. */
 static bool is_idle(const struct drain *drain, int64_t now_ns)
 {
 	struct kvw_worker *worker = drain->worker, *rank;

@@ -1,4 +1,7 @@
-/* admission.c - see admission.h. */
+/*
+ * admission.c - state that all event loops share to decide which request is sent, waits or is
+ * refused.
+ */
 #include "admission/admission.h"
 
 #include <math.h>
@@ -7,9 +10,10 @@
 
 #define FIRST_RATE 1.1f /* initial rate */
 #define LEAST_RATE 0.05
-#define MOST_RATE  1e6 /* limit, for workers that answer at once, without an engine */
+/* highest assumed rate, for workers that answer at once, without an engine */
+#define MOST_RATE  1e6
 #define LOOK_NS    INT64_C(2000000)
-/* After a longer pause between looks the time in between is ignored. */
+/* After a longer pause between two updates, the time in between is ignored. */
 #define LONG_NS    INT64_C(1000000000)
 #define FADE_NS    30e9
 #define IDLE_NS    2e9 /* idle time assumed per worker before its first work */
@@ -41,7 +45,7 @@ void kvw_admission_destroy(struct kvw_admission *admission)
 	free(admission);
 }
 
-/* Updates the sums for the last dt_ns. */
+/* Adds the last dt_ns to the sums. */
 static void sum_up(struct kvw_admission *admission, size_t workers, int64_t dt_ns, int64_t now_ns)
 {
 	double left = exp(-(double)dt_ns / FADE_NS);

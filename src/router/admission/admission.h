@@ -26,29 +26,34 @@
 #include "kvway/load.h"
 #include "kvway/slice.h"
 
-#define KVW_FULL_SHARE 0.85f /* busy share of the workers' time from which on they count as full */
+/* workers count as full when they were busy for more than this share of their time */
+#define KVW_FULL_SHARE 0.85f
 
 struct kvw_admission {
-	struct kvw_pace paces[KVW_MAX_WORKERS]; /* by worker id */
-	struct kvw_programs *programs; /* NULL: none are recognised */
+	struct kvw_pace paces[KVW_MAX_WORKERS]; /* indexed by worker id */
+	struct kvw_programs *programs; /* running programs; NULL: programs are not recognised */
 
-	/* The workers' rate: predicted prefill per worker and ns of being busy. */
+	/* The workers' rate: predicted prefill in ns that one worker does per ns of being busy. */
 	_Atomic float done_per_ns;
-	_Atomic float busy_share;  /* of all workers' time in the last half minute */
-	_Atomic int64_t done_ns;   /* predicted prefill of first tokens since looked_ns */
-	_Atomic int64_t looked_ns; /* last update of the sums below */
-	_Atomic bool looking;      /* lock of the updating thread; guards these two */
+	/* share of all workers' time of the last half minute in which they were busy */
+	_Atomic float busy_share;
+	/* predicted prefill in ns of requests that got their first token since looked_ns */
+	_Atomic int64_t done_ns;
+	_Atomic int64_t looked_ns; /* time of the last update of the sums below */
+	/* a lock: held by the thread that updates; guards the two sums below */
+	_Atomic bool looking;
 	double work_sum, busy_sum, time_sum;
-	double own_sum; /* the part of busy_sum that workers spent on this router's prompts */
+	double own_sum; /* the part of busy_sum in which workers computed this router's prompts */
 
-	/* Written by the last gate that planned or counted; estimate.c reads them. */
+	/* Published by the last gate that planned its queue or counted; estimate.c reads these
+	 * members. */
 	_Atomic int64_t planned_ns;         /* 0: none has */
-	_Atomic float limits[KVW_CLASSES];  /* limits on prices, by that plan */
-	_Atomic float mean_ns, lag;         /* from a gate; lag 0: none yet */
+	_Atomic float limits[KVW_CLASSES];  /* limits on prices by class, from that plan */
+	_Atomic float mean_ns, lag; /* from the last gate that published; lag 0: none has yet */
 
-	/* Sums over all loops: work that waits, and work that is offered (ns per second). */
+	/* Sums over all loops: waiting work in ns, and offered work in ns per second. */
 	_Atomic int64_t waiting_ns;
-	_Atomic int64_t first_waiting_ns; /* of the most important class */
+	_Atomic int64_t first_waiting_ns; /* waiting work of the most important class */
 	_Atomic int64_t offered_per_s;
 	_Atomic uint64_t refused; /* requests, ever */
 	/* The same sums of other routers with the same workers; 0: none. */
@@ -64,29 +69,29 @@ struct kvw_admission_work {
 struct kvw_admission *kvw_admission_create(size_t programs);
 void kvw_admission_destroy(struct kvw_admission *admission); /* NULL is allowed */
 
-/* Brings the learned numbers up to date. Every loop calls it every few ms; the first call does the
- * work, the others return at once. workers: ids below this. */
+/* Updates the learned numbers. Every loop calls it every few ms; the first call does the work, the
+ * others return at once. workers: all worker ids are below this. */
 void kvw_admission_look(struct kvw_admission *admission, size_t workers, int64_t now_ns);
 
-/* Predicted ns of prefill that one busy worker does in a ns. */
+/* Returns how many predicted ns of prefill one busy worker does in a ns. */
 static inline double kvw_admission_rate(const struct kvw_admission *admission)
 {
 	return atomic_load_explicit(&admission->done_per_ns, memory_order_relaxed);
 }
 
-/* Whether the workers have as much work as they can do. */
+/* Returns whether the workers have as much work as they can do. */
 static inline bool kvw_admission_full(const struct kvw_admission *admission)
 {
 	return atomic_load_explicit(&admission->busy_share, memory_order_relaxed) > KVW_FULL_SHARE;
 }
 
-/* kvw_admission_own returns this router's work, for others; kvw_admission_set_peers replaces the
- * sums of all other routers. */
+/* kvw_admission_own returns this router's work, to be sent to other routers;
+ * kvw_admission_set_peers replaces the sums of all other routers. */
 struct kvw_admission_work kvw_admission_own(const struct kvw_admission *admission);
 void kvw_admission_set_peers(
 	struct kvw_admission *admission, const struct kvw_admission_work *peers);
 
-/* Reads the field x-kvway-deadline-ms: time after arrival for which a request is useful; 0: no
+/* Parses the field x-kvway-deadline-ms: how long after its arrival a request is useful; 0: not a
  * valid time. */
 int64_t kvw_admission_deadline_ns(struct kvw_slice text);
 

@@ -1,10 +1,10 @@
-/* estimate.c - see estimate.h. */
+/* estimate.c - predicts the fate of a request that would arrive now, without sending it. */
 #include "admission/estimate.h"
 
-/* Longest age of a limit, which was found while others waited. */
+/* Longest age of a published limit on prices, which a gate computes only while requests wait. */
 #define FRESH_NS INT64_C(2000000000)
 
-/* Time that the workers need for the work in all gates. */
+/* Returns how long the workers need for the work that waits in all gates. */
 static int64_t queue_ns(const struct kvw_admission *admission, size_t workers)
 {
 	int64_t waiting = atomic_load_explicit(&admission->waiting_ns, memory_order_relaxed) +
@@ -16,7 +16,7 @@ static int64_t queue_ns(const struct kvw_admission *admission, size_t workers)
 			 (kvw_admission_rate(admission) * (double)(workers > 0 ? workers : 1)));
 }
 
-/* Judges a request that would wait so long. */
+/* Judges a request that would wait for out->wait_ns. */
 static void judge_wait(
 	const struct kvw_entrant *e, bool may_not_wait, int64_t now_ns, struct kvw_estimate *out)
 {
@@ -24,7 +24,7 @@ static void judge_wait(
 	int64_t sent_ns = now_ns + out->wait_ns;
 
 	if (sent_ns > w->start_ns && w->promised && w->late == KVW_LATE_SENT && !may_not_wait) {
-		/* By then the request is sent, even to a busy worker. */
+		/* At that time the request is sent, even to a busy worker. */
 		out->wait_ns = w->start_ns > now_ns ? w->start_ns - now_ns : 0;
 		sent_ns = now_ns + out->wait_ns;
 	}
@@ -42,7 +42,7 @@ static void judge_wait(
 		out->wait_ns = w->until_ns - now_ns;
 }
 
-/* Initializes a gate like the loops', from their published numbers. */
+/* Initializes a gate with the numbers that the loops' gates have published. */
 static void init_like_others(struct kvw_gate *gate, struct kvw_admission *admission,
 	struct kvw_outlooks *outlooks, int64_t now_ns)
 {
@@ -59,7 +59,7 @@ static void init_like_others(struct kvw_gate *gate, struct kvw_admission *admiss
 			atomic_load_explicit(&admission->limits[class], memory_order_relaxed);
 }
 
-/* Whether its price is too high for it to be sent within its wait. */
+/* Returns whether the request's price is too high for it to be sent before its wait ends. */
 static bool is_too_dear(const struct kvw_gate *gate, const struct kvw_waiter *w)
 {
 	return w->promised && kvw_price_too_high(&gate->price, w) &&

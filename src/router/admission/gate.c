@@ -1,27 +1,36 @@
-/* gate.c - see gate.h. */
+/* gate.c - the requests of one model that wait in one event loop. */
 #include "admission/gate_inside.h"
 
 #include <math.h>
 #include <string.h>
 
-#define LOOKS             64                   /* most requests that one call judges again */
+#define LOOKS             64 /* limit of requests that one call of kvw_gate_next judges again */
 #define PLAN_NS           INT64_C(2000000)     /* least time between two plans of the queue */
-#define PLAN_EACH_NS      INT64_C(2000)        /* the same, per waiting request */
-#define PLAN_AT_ONCE      1000                 /* fewer waiting ones are planned at each new one */
-#define TELL_NS           INT64_C(1000000000)  /* between two reports of an empty gate */
-#define TELL_LEAST        1e6                  /* less offered work is reported as 0 */
-#define PROMPT_AHEAD_NS   INT64_C(200000000)   /* work of a worker before a promised request */
-#define LATE_NS           INT64_C(1000000000)  /* overdue requests are sent so long, then refused */
-#define LATE_OVER_NS      INT64_C(2000000000)  /* ... until none was overdue for this time */
-#define SHORT_TOKENS      3                    /* prefill allowed to late streams, in token times */
-#define TOKEN_NS          1e8                  /* a token's time without a promise */
-#define PATIENT           1.5                  /* limit of a hopeless request, times its own need */
-#define HEAVY_NS          5e9                  /* prefill that delays streams noticeably */
+#define PLAN_EACH_NS      INT64_C(2000) /* further time between two plans, per waiting request */
+/* with fewer waiting requests the queue is planned at each new one */
+#define PLAN_AT_ONCE      1000
+#define TELL_NS           INT64_C(1000000000)  /* time between two reports of an empty gate */
+#define TELL_LEAST        1e6 /* offered work (ns per s) below this is reported as 0 */
+/* a request with a promise goes to a worker with less work than this before it */
+#define PROMPT_AHEAD_NS   INT64_C(200000000)
+/* overdue requests are sent for this long, then refused, ... */
+#define LATE_NS           INT64_C(1000000000)
+/* ... until no request has been overdue for this long */
+#define LATE_OVER_NS      INT64_C(2000000000)
+/* while streams are late, a prompt may take this many token times of prefill */
+#define SHORT_TOKENS      3
+#define TOKEN_NS          1e8 /* a token's time where no time per token is promised */
+/* a request that cannot keep its promise may wait until this times its own time */
+#define PATIENT           1.5
+#define HEAVY_NS          5e9 /* prefill that delays a worker's streams noticeably */
 #define HEAVY_WEIGHT      0.6
-#define TOO_LATE_NS       1e15                 /* cost of a late answer */
-#define FOREIGN_WEIGHT    0.07                 /* of prefill, for each foreign stream it delays */
-#define SURE              0.8                  /* share of turns with a next one that is sure */
-#define LEARN             (1 / 128.0)          /* weight of a new request in the mean */
+/* cost of an answer whose first token comes after its service level's time */
+#define TOO_LATE_NS       1e15
+/* part of a prompt's prefill that is added for each foreign stream that it delays */
+#define FOREIGN_WEIGHT    0.07
+/* a program comes back almost surely if this share of its turns had a next one */
+#define SURE              0.8
+#define LEARN             (1 / 128.0) /* weight of a new request in the mean work of a request */
 #define WAKE_NS           INT64_C(5000000)
 #define RETRY_LEAST_NS    INT64_C(1000000000)
 #define RETRY_MOST_NS     INT64_C(60000000000)
@@ -37,7 +46,8 @@ void kvw_gate_init(
 	kvw_price_init(&gate->price);
 }
 
-/* Publishes this gate's waiting work to the other gates. first: of the most important class. */
+/* Publishes this gate's waiting work to the other gates. first: work of the most important
+ * class. */
 static void tell_waiting(struct kvw_gate *gate, int64_t by_ns, bool first)
 {
 	gate->told_waiting_ns += by_ns;
@@ -83,8 +93,8 @@ void kvw_gate_finish(struct kvw_gate *gate)
 	kvw_queue_finish(&gate->queue);
 }
 
-/* Late answers keep a prompt out, but not a short one that would break its own promise. Returns the
- * prefill that counts as short. */
+/* Streams that are behind their promise keep new prompts out, but not a short prompt that would
+ * otherwise break its own promise. Returns how much prefill counts as short. */
 static double short_of(const struct kvw_entrant *e, int64_t now_ns)
 {
 	if (!e->wait.promised || !e->wait.waits ||
@@ -93,7 +103,7 @@ static double short_of(const struct kvw_entrant *e, int64_t now_ns)
 	return SHORT_TOKENS * (e->promise.tpot_ns > 0 ? (double)e->promise.tpot_ns : TOKEN_NS);
 }
 
-/* A worker's queue, in the time that it will really take. */
+/* Returns the time that a worker's queue will really take. */
 static int64_t queue_of(const struct kvw_gate *gate, const struct kvw_candidate *c, int64_t now_ns)
 {
 	double rate = kvw_admission_rate(gate->admission);
@@ -102,7 +112,8 @@ static int64_t queue_of(const struct kvw_gate *gate, const struct kvw_candidate 
 	return longer(predicted, kvw_pace_undone_ns(&gate->admission->paces[c->id], rate, now_ns));
 }
 
-/* foreign_ns: its work for foreign requests. */
+/* Returns the time until a worker can take this prompt. foreign_ns: its work for foreign
+ * requests. */
 static int64_t wait_of(const struct kvw_gate *gate, const struct kvw_candidate *c,
 	int64_t foreign_ns, int64_t ahead_ns, int64_t now_ns)
 {
@@ -117,7 +128,7 @@ static bool is_promised(const struct kvw_entrant *e)
 	return e->promise.ttft_ns > 0 || e->promise.ttft_per_1k_ns > 0;
 }
 
-/* Limit of a worker's work before this request. */
+/* Returns how much work a worker may have before it gets this request. */
 static int64_t ahead_of(const struct kvw_gate *gate, const struct kvw_entrant *e)
 {
 	return is_promised(e) ? PROMPT_AHEAD_NS : gate->terms.ahead_ns;
@@ -146,15 +157,15 @@ static bool is_idle(const struct kvw_gate *gate, uint32_t worker, int64_t now_ns
 	return !kvw_pace_busy(&gate->admission->paces[worker], now_ns);
 }
 
-/* Whether the strategy would pass over this worker. */
+/* Returns whether the strategy would pass over this worker. */
 static bool is_barred(const struct kvw_cost *cost)
 {
 	return cost->verdict == KVW_VERDICT_UNUSABLE || cost->verdict == KVW_VERDICT_BOUND ||
 	       cost->verdict == KVW_VERDICT_SLOW_START;
 }
 
-/* Cost of a long prompt for the streams of a worker. Foreign streams count like ours in the
- * strategy's cost. */
+/* Cost of a long prompt for the streams of a worker. The strategy's cost counts kvway's own
+ * streams; this adds foreign ones, at the same weight. */
 static double hold_up_ns(const struct kvw_cost *cost, uint32_t foreign)
 {
 	double heavy = cost->prefill_ns < HEAVY_NS ? cost->prefill_ns / HEAVY_NS : 1;
@@ -190,15 +201,15 @@ static struct kvw_outlook *look_at_worker(
 	return o;
 }
 
-/* Time for a worker's foreign requests before this request, or until it has room. */
+/* Time that a worker's foreign requests take before this request, or until its engine has room. */
 static inline int64_t foreign_of(const struct kvw_outlook *o, const struct kvw_candidate *c,
 	const struct kvw_entrant *e, int64_t now_ns)
 {
 	return o->foreign ? kvw_load_before_ns(c->load, e->wait.came_ns, now_ns) : 0;
 }
 
-/* Time until the worker can take this prompt; 0: now. Work below short_ns is taken even if answers
- * are late. */
+/* Time until the worker can take this prompt; 0: now. A prompt with less work than short_ns is
+ * taken even if the worker's streams are late. */
 static inline int64_t wait_seen(const struct kvw_outlook *o, int64_t foreign_ns, double work_ns,
 	int64_t ahead_ns, double short_ns)
 {
@@ -210,17 +221,17 @@ static inline int64_t wait_seen(const struct kvw_outlook *o, int64_t foreign_ns,
 	return longer(longer(wait, -left_ns), 0);
 }
 
-/* Due time of its first token; INT64_MAX: no promise. */
+/* Returns when the request's first token is due; INT64_MAX: no promise. */
 static int64_t first_due_of(const struct kvw_entrant *e)
 {
 	return is_promised(e) ? e->wait.came_ns + kvw_promise_first_ns(&e->promise, e->tokens)
 			      : INT64_MAX;
 }
 
-/* Chooses the lowest cost, including the time until the worker can take a prompt. While the workers
- * have spare time, a worker where the promise will be kept comes before one where it will not,
- * however many streams the prompt delays there. Also sums up numbers over all workers; with a
- * thousand workers this loop is the main cost of admission. */
+/* Chooses the worker of the lowest cost, including the time until that worker can take a prompt.
+ * While the workers have spare time, any worker where the promise will be kept is better than any
+ * where it will not, however many streams the prompt delays there. Also sums up numbers over all
+ * workers; with a thousand workers this loop is the main cost of admission. */
 static size_t place_of(struct kvw_gate *gate, struct kvw_entrant *e,
 	const struct kvw_candidates *set, const struct kvw_cost *costs,
 	const struct kvw_decision *wish, int64_t now_ns)
@@ -261,8 +272,8 @@ static size_t place_of(struct kvw_gate *gate, struct kvw_entrant *e,
 		whole_ns = costs[i].prefill_ns > whole_ns ? costs[i].prefill_ns : whole_ns;
 		hit = hit_of(costs[i].hit_tokens);
 		held = hit > held ? hit : held;
-		/* The strategy counts predicted work; the worker's work beyond that counts as
-		 * well. */
+		/* The strategy's cost counts predicted work; this adds the worker's delay beyond
+		 * the prediction. */
 		cost = costs[i].total_ns +
 		       fmax(0, (double)longer(wait, o->queue_ns) - costs[i].queue_ns);
 		if (!weighed || cost >= best || (i != wish->pos && is_barred(&costs[i])))
@@ -284,7 +295,7 @@ static size_t place_of(struct kvw_gate *gate, struct kvw_entrant *e,
 	gate->ahead_sum_ns = (double)ahead_sum_ns;
 	e->whole_ns = whole_ns;
 	e->held_tokens = held;
-	/* Other loops send, too. */
+	/* Other loops send requests, too, so that this worker's state is read again. */
 	if (costs[pos].verdict != KVW_VERDICT_UNUSABLE) {
 		const struct kvw_candidate *c = &set->items[pos];
 		const struct kvw_outlook *o = look_at_worker(gate, c, now_ns);
@@ -295,8 +306,8 @@ static size_t place_of(struct kvw_gate *gate, struct kvw_entrant *e,
 	return pos;
 }
 
-/* Value of the request, in units of a usual request: includes its program's context, if the program
- * would come back. */
+/* Value of the request, in units of a usual request; it includes the context of its program, if the
+ * program would come back. */
 static double value_of(const struct kvw_gate *gate, const struct kvw_entrant *e)
 {
 	struct kvw_programs_stats programs;
@@ -313,9 +324,9 @@ static bool late_for_long(const struct kvw_gate *gate, int64_t now_ns)
 	       gate->late_ns - gate->late_since_ns > LATE_NS;
 }
 
-/* Whether the waiting work of the most important class takes longer than this request's promise.
- * The workers' busy time shows that only seconds later, the prices only after a minute of offered
- * work. */
+/* Returns whether the waiting work of the most important class takes longer than this request's
+ * promise. The workers' busy time shows that only seconds later, the prices only after a minute of
+ * offered work. */
 static bool is_crowd(const struct kvw_gate *gate, const struct kvw_entrant *e)
 {
 	int64_t waiting =
@@ -330,9 +341,10 @@ static bool is_crowd(const struct kvw_gate *gate, const struct kvw_entrant *e)
 	return (double)waiting > rate * (double)kvw_promise_first_ns(&e->promise, e->tokens);
 }
 
-/* While the workers have spare time, no other request gains by a refusal (except a more important
- * class), and a program that is almost sure to come back loses more by it than by one late turn. A
- * series of overdue requests shows overload sooner than the workers' busy time. */
+/* While the workers have spare time, no other request gains by a refusal (except one of a more
+ * important class), and a program that is almost sure to come back loses more by a refusal than by
+ * one late turn. A series of overdue requests shows overload sooner than the workers' busy time
+ * does. */
 static enum kvw_late lateness(
 	const struct kvw_gate *gate, const struct kvw_entrant *e, int64_t now_ns)
 {
@@ -349,12 +361,12 @@ static enum kvw_late lateness(
 	return KVW_LATE_SENT;
 }
 
-/* Sets the limits of a request's waiting time. */
+/* Sets how long a request may wait. */
 static void set_limits(struct kvw_gate *gate, struct kvw_entrant *e, int64_t now_ns)
 {
 	struct kvw_waiter *w = &e->wait;
 	int64_t work_ns = (int64_t)(gate->lag * (double)w->work_ns);
-	int64_t idle_ns = work_ns + SAFE_NS; /* its time on an idle worker */
+	int64_t idle_ns = work_ns + SAFE_NS; /* the request's time on an idle worker */
 	int64_t need_ns = 0;
 
 	w->until_ns = gate->terms.max_wait_ns < INT64_MAX - w->came_ns
@@ -374,12 +386,12 @@ static void set_limits(struct kvw_gate *gate, struct kvw_entrant *e, int64_t now
 	need_ns = work_ns + (int64_t)fmin(gate->more_ns, fmax(SAFE_NS, (double)w->first_ns / 2));
 	if (w->came_ns + w->first_ns - need_ns < w->start_ns)
 		w->start_ns = w->came_ns + w->first_ns - need_ns;
-	/* A request that barely makes it keeps half of the safety margin. */
+	/* A request that can just keep its promise keeps half of the safety margin. */
 	if (w->start_ns < w->came_ns + SAFE_NS / 2 && w->until_ns > w->came_ns + SAFE_NS / 2)
 		w->start_ns = w->came_ns + SAFE_NS / 2;
 }
 
-/* End of its wait. */
+/* Returns when the request's wait ends. */
 static int64_t due_of(const struct kvw_waiter *w)
 {
 	return w->late == KVW_LATE_IN_TURN ? w->until_ns : w->start_ns;
@@ -444,7 +456,7 @@ void kvw_gate_leave(struct kvw_gate *gate, struct kvw_entrant *e)
 	e->wait.aged = false;
 }
 
-/* This gate's part of the total: of the waiting work, or of the offered. */
+/* Returns this gate's share of the total of waiting, or of offered, work. */
 static double part(int64_t mine, const _Atomic int64_t *all, const _Atomic int64_t *peers)
 {
 	int64_t sum = atomic_load_explicit(all, memory_order_relaxed) +
@@ -453,7 +465,7 @@ static double part(int64_t mine, const _Atomic int64_t *all, const _Atomic int64
 	return sum <= mine || mine <= 0 ? 1 : (double)mine / (double)sum;
 }
 
-/* The program is new, or its context is lost. */
+/* The program is new, or its context has been evicted. */
 bool kvw_gate_crowds(const struct kvw_gate *gate, const struct kvw_entrant *e)
 {
 	struct kvw_programs_stats programs;
@@ -479,7 +491,8 @@ static void age(struct kvw_gate *gate, int64_t now_ns)
 		if (w->aged || w->class == 0 || now_ns - w->came_ns <= gate->terms.max_wait_ns / 2)
 			continue;
 		w->aged = true;
-		/* The request moves forward, before the examined ones. */
+		/* The request moves forward in the queue, before requests that this loop has
+		 * examined. */
 		kvw_queue_promote(&gate->queue, w);
 	}
 }
@@ -552,8 +565,9 @@ static struct kvw_entrant *overdue(struct kvw_gate *gate, int64_t now_ns)
 	return NULL;
 }
 
-/* Ranks of waiting requests that may go, from the best to the last; TOO_DEAR: may not go. NO_ROOM:
- * more important classes should fill the workers, but one is idle. */
+/* Ranks of waiting requests, the best first: KEPT (by the last plan), GIVEN_UP (by the last plan),
+ * NO_ROOM (more important classes should fill the workers, but a worker is idle), TOO_DEAR (may not
+ * go). */
 enum rank { KEPT, GIVEN_UP, NO_ROOM, TOO_DEAR };
 
 static enum rank rank_of(const struct kvw_gate *gate, const struct kvw_waiter *w)
@@ -563,7 +577,8 @@ static enum rank rank_of(const struct kvw_gate *gate, const struct kvw_waiter *w
 	return w->given_up ? GIVEN_UP : KEPT;
 }
 
-/* Whether requests of this rank may wait, and had a worker at the last judgement. */
+/* Returns whether a request of this rank could be sent, by the workers' states at the last
+ * judgement. */
 static bool has_worker(const struct kvw_gate *gate, enum rank rank)
 {
 	if (rank == GIVEN_UP)
@@ -571,7 +586,7 @@ static bool has_worker(const struct kvw_gate *gate, enum rank rank)
 	return rank == KEPT || (gate->any_idle && gate->price.limit[KVW_CLASSES - 1] <= 0);
 }
 
-/* A request of this rank that can be sent now. */
+/* Finds a request of this rank that can be sent now. */
 static struct kvw_entrant *ready(struct kvw_gate *gate, enum rank rank, int64_t now_ns,
 	kvw_gate_judge_fn *judge, void *user)
 {
@@ -591,7 +606,8 @@ static struct kvw_entrant *ready(struct kvw_gate *gate, enum rank rank, int64_t 
 			return e;
 		if (gate->all_full)
 			return NULL;
-		/* If it moved backwards, another request is at this index now. */
+		/* If the judged request moved back in the queue, another request is at this index
+		 * now. */
 		i += gate->queue.items[i] == &e->wait ||
 		     kvw_waiter_before(&e->wait, gate->queue.items[i]);
 	}
@@ -618,7 +634,7 @@ enum kvw_next kvw_gate_next(struct kvw_gate *gate, int64_t now_ns, kvw_gate_judg
 			*out = e;
 			return KVW_SEND;
 		}
-		/* By the new judgement it still has time. */
+		/* By the new judgement the request still has time. */
 		if (now_ns < due_of(&e->wait))
 			e = NULL;
 	}
@@ -631,7 +647,8 @@ enum kvw_next kvw_gate_next(struct kvw_gate *gate, int64_t now_ns, kvw_gate_judg
 		return KVW_REFUSE;
 	}
 	plan(gate, now_ns);
-	/* Without a judgement the workers' states are unknown. */
+	/* Without a judgement the workers' states are unknown, and any of them may take a
+	 * prompt. */
 	gate->any_open = true;
 	gate->any_idle = true;
 	for (enum rank rank = KEPT; e == NULL && rank <= NO_ROOM; rank++)

@@ -8,17 +8,17 @@
  * refuse; it has a request judged again before that, since caches and loads of the workers have
  * changed.
  *
- * The worker of a judged request is the one with the lowest cost, including the time until that
- * worker can take a prompt and the work that it should have done by now. A long prompt costs more
- * on a worker with many streams, which it delays. If the strategy does not compare costs, its
- * choice stands.
+ * A judged request gets the worker with the lowest cost; the cost includes the time until that
+ * worker can take a prompt, and work that the worker is behind with. A long prompt costs more on a
+ * worker with many streams, which it delays. If the strategy does not compare costs, its choice
+ * stands.
  *
  * A request without a promised time to first token is not refused by prediction. Such requests wait
  * in order of arrival, for max_wait at most; then each goes to the worker of the lowest cost, whose
  * engine queues it.
  *
- * A request that could not keep its promise on an idle worker is not refused for that: its limit is
- * one and a half times its time there.
+ * A request that could not keep its promise even on an idle worker is not refused for that: it may
+ * take one and a half times its time on an idle worker.
  *
  * A request whose class has no room after more important ones goes to an idle worker if no other
  * request can use it. A request that has waited for half of max_wait counts as one class better.
@@ -68,24 +68,27 @@ struct kvw_entrant {
 	struct kvw_waiter wait;     /* first: a queue holds this */
 	struct kvw_promise promise; /* the owner's */
 	struct kvw_turn turn;       /* the owner's */
-	uint64_t tokens;            /* of its prompt; the owner's, before kvw_gate_judge */
-	int64_t deadline_ns;        /* the client's deadline; 0: none. The owner's */
+	uint64_t tokens; /* number of the prompt's tokens; set by the owner before kvw_gate_judge */
+	int64_t deadline_ns;        /* the client's deadline; 0: none. Set by the owner */
 	/* Index of the chosen worker among the candidates of the last judgement. */
 	size_t pos;
 	enum kvw_refused refusal;
-	int64_t retry_after_ns;     /* if the request is refused */
-	bool offered;               /* counted in the price */
-	/* Whether kvway will see the first token. The owner's, before kvw_gate_passed. */
+	int64_t retry_after_ns;     /* Retry-After of a request that is refused */
+	bool offered;               /* the request was counted in the price */
+	/* Whether kvway will see the first token. Set by the owner before kvw_gate_passed. */
 	bool shows;
-	bool sent, answered, stream, follows; /* as passed to kvw_pace */
-	int64_t undone_ns;          /* work_ns passed to kvw_pace; 0: no visible first token */
-	int64_t expected_ns;        /* predicted time to first token at its sending */
+	/* the arguments with which kvw_pace was called for this request */
+	bool sent, answered, stream, follows;
+	/* the work_ns that kvw_pace was given; 0: kvway will not see the first token */
+	int64_t undone_ns;
+	int64_t expected_ns; /* time to first token that was predicted when the request was sent */
 	/* expected_ns, corrected by the workers' learned rate. */
 	int64_t counted_ns;
 	int64_t sent_ns;
-	uint64_t held_tokens;       /* cached on the worker that holds most of the prompt */
-	double whole_ns;            /* prefill on a worker that holds none of the prompt */
-	int64_t wait_ns;            /* time until it can be sent there, by the last judgement */
+	uint64_t held_tokens; /* cached tokens of the prompt on the worker that has most of them */
+	double whole_ns; /* prefill time on a worker that has none of the prompt cached */
+	/* time until the request can be sent to its worker, by the last judgement */
+	int64_t wait_ns;
 };
 
 /* Judges `entrant` by the strategy's explain and kvw_gate_judge. False: no worker is possible
@@ -94,79 +97,82 @@ typedef bool kvw_gate_judge_fn(void *user, struct kvw_entrant *entrant, int64_t 
 
 #define KVW_OPEN_NS INT64_C(500000)
 
-/* A gate's cached view of a worker. It is refreshed once per time of the gate's calls, after news
- * of the worker, and always for the worker that a request would go to. */
+/* A gate's cached view of a worker. It is refreshed once per time that the gate's calls pass, after
+ * news of the worker, and always for the worker that a request would go to. */
 struct kvw_outlook {
-	uint64_t epoch;   /* epoch of the outlooks at the refresh */
-	int64_t queue_ns; /* time that its unanswered work will really take */
+	uint64_t epoch;   /* epoch of the outlooks when this one was refreshed */
+	int64_t queue_ns; /* time that the worker's unanswered work will really take */
 	struct kvw_pace_seen pace;
 	uint32_t foreign_running; /* running foreign requests */
-	bool foreign;             /* foreign requests wait there, or it is full */
+	bool foreign;             /* foreign requests wait at the worker, or its engine is full */
 };
 
 /* Outlooks on all workers, shared by all gates of a loop: 50 KB. Zeroed at first. */
 struct kvw_outlooks {
-	int64_t seen_ns; /* the time and rate of `epoch` */
+	int64_t seen_ns; /* time and rate that belong to `epoch` */
 	double seen_rate;
-	uint64_t epoch;  /* a new epoch refreshes all workers */
-	struct kvw_outlook workers[KVW_MAX_WORKERS]; /* by id */
+	uint64_t epoch;  /* a new epoch makes all outlooks stale */
+	struct kvw_outlook workers[KVW_MAX_WORKERS]; /* indexed by worker id */
 };
 
 /* A loop has one gate for each recently requested model, so a gate is small. */
 struct kvw_gate {
 	struct kvw_admission *admission;
-	struct kvw_outlooks *outlooks; /* of the loop; borrowed */
+	struct kvw_outlooks *outlooks; /* shared by the loop's gates; borrowed */
 	struct kvw_gate_terms terms;
 	struct kvw_queue queue;
 	struct kvw_price price;
 	double mean_ns;      /* mean work of a request */
-	double lag;          /* actual over predicted time to first token: four of five are below */
-	double more_ns;      /* ns beyond lag times the prediction: nine of ten are below */
-	size_t usable;       /* workers among the candidates of the last judgement */
-	bool any_open;       /* one of them can take a prompt */
-	bool any_idle;       /* one of them is idle */
+	double lag; /* actual over predicted time to first token: four of five requests are below */
+	double more_ns; /* ns beyond lag times the prediction: nine of ten requests are below */
+	size_t usable;       /* number of usable workers at the last judgement */
+	bool any_open;       /* at least one usable worker can take a prompt */
+	bool any_idle;       /* at least one usable worker is idle */
 	/* The engine of each candidate, usable or not, would refuse a prompt. */
 	bool all_full;
-	/* Foreign requests, or the engines' own limits, keep a prompt out of every worker. */
+	/* Every worker is kept from taking a prompt by foreign requests or its engine's own
+	 * limits. */
 	bool all_foreign;
-	double ahead_sum_ns; /* sum of the times until they can */
-	int64_t open_until_ns; /* all workers count as open */
-	int64_t open_ahead_ns; /* for a request with this limit of work before it */
+	double ahead_sum_ns; /* sum of the times until each worker can take a prompt */
+	int64_t open_until_ns; /* until then all workers count as open */
+	int64_t open_ahead_ns; /* ... for a request that allows this much work before it */
 	int64_t planned_ns;  /* time of the last plan */
 	int64_t due_ns;      /* no waiting request is overdue before this time */
 	/* Requests have been overdue since late_since_ns; the last one was at late_ns. */
 	int64_t late_since_ns, late_ns;
-	/* This gate's part of the sums in admission. */
+	/* Amounts that this gate has added to the sums in `admission`. */
 	int64_t told_waiting_ns, told_first_ns, told_offered;
-	int64_t told_ns;     /* time of the last told_offered */
-	uint64_t of;         /* the owner's: identifies the model */
-	uint32_t users;      /* the owner's: requests that have not ended */
-	int64_t used_ns;     /* the owner's: arrival of the last of these */
+	int64_t told_ns;     /* when told_offered was last published */
+	uint64_t of;         /* identifies the model; belongs to the owner */
+	uint32_t users;      /* the model's requests that have not ended; belongs to the owner */
+	int64_t used_ns;     /* arrival of the last of these; belongs to the owner */
 };
 
 void kvw_gate_init(
 	struct kvw_gate *gate, struct kvw_admission *admission, struct kvw_outlooks *outlooks);
-void kvw_gate_finish(struct kvw_gate *gate); /* no request may wait */
+void kvw_gate_finish(struct kvw_gate *gate); /* requires that no request waits */
 
 static inline size_t kvw_gate_waiting(const struct kvw_gate *gate)
 {
 	return gate->queue.count;
 }
 
-/* Whether the queue is full. waiting: requests that wait in this loop; most: limit for all
+/* Returns whether the queue is full. waiting: requests that wait in this loop; most: limit over all
  * loops. */
 static inline bool kvw_gate_is_full(uint64_t waiting, uint64_t loops, uint64_t most)
 {
 	return waiting * loops >= most;
 }
 
-/* Whether the entrant's program would evict contexts of running programs that will come back. Then
- * the entrant waits if it cannot go at once. Reads the turn and the results of kvw_gate_judge. */
+/* Returns whether the entrant's program would evict contexts of running programs that will come
+ * back. If so, the entrant waits if it cannot be sent at once. Reads the entrant's turn and the
+ * results of kvw_gate_judge. */
 bool kvw_gate_crowds(const struct kvw_gate *gate, const struct kvw_entrant *entrant);
-#define KVW_CROWDED_NS INT64_C(30000000000) /* assumed time until a program ends */
+/* assumed time until a program ends, after which another may begin */
+#define KVW_CROWDED_NS INT64_C(30000000000)
 
-/* Whether each of these workers can take this prompt now. Reads the entrant's promise. True is
- * cached for KVW_OPEN_NS, or until this gate fills a worker: examining a thousand workers takes
+/* Returns whether each of these workers can take this prompt now. Reads the entrant's promise. True
+ * is cached for KVW_OPEN_NS, or until this gate fills a worker: examining a thousand workers takes
  * longer than routing a request. */
 bool kvw_gate_open(struct kvw_gate *gate, const struct kvw_entrant *entrant,
 	const struct kvw_candidates *set, int64_t now_ns);
@@ -177,22 +183,23 @@ bool kvw_gate_judge(struct kvw_gate *gate, struct kvw_entrant *entrant,
 	const struct kvw_candidates *set, const struct kvw_cost *costs,
 	const struct kvw_decision *wish, int64_t now_ns);
 
-/* Begins the wait of a judged request, which arrived at wait.came_ns. KVW_ENOMEM: it does not
- * wait. */
+/* Begins the wait of a judged request, which arrived at wait.came_ns. KVW_ENOMEM: the request does
+ * not wait. */
 enum kvw_err kvw_gate_wait(
 	struct kvw_gate *gate, struct kvw_entrant *entrant, int64_t now_ns) KVW_MUST_CHECK;
 /* Removes the entrant from the queue: its client has left, or it is answered otherwise. */
 void kvw_gate_leave(struct kvw_gate *gate, struct kvw_entrant *entrant);
 
-/* KVW_SEND: *out is to be sent to the worker out->wait.worker now; KVW_REFUSE: it is to be answered
- * 429. In both cases it waits no longer. To be called until KVW_NOTHING. */
+/* Finds the next request whose wait ends. KVW_SEND: *out is to be sent to the worker
+ * out->wait.worker now; KVW_REFUSE: *out is to be answered 429. In both cases *out has left the
+ * queue. The caller repeats the call until it returns KVW_NOTHING. */
 enum kvw_next kvw_gate_next(struct kvw_gate *gate, int64_t now_ns, kvw_gate_judge_fn *judge,
 	void *user, struct kvw_entrant **out);
 
-/* Whether a judged request whose wait is over is sent to a busy worker; else it is refused. A
- * request with a promise is sent while a late answer is worth more than none. A request without a
- * promise is sent, and the engine queues it, as it would have without kvway; unless the client has
- * given up, or every engine would refuse the request. */
+/* Returns whether a judged request whose wait is over is sent to a busy worker rather than refused.
+ * A request with a promise is sent while a late answer is worth more than none. A request without a
+ * promise is sent, and its engine queues it, as it would have without kvway; unless its client has
+ * given up, or every engine would refuse it. */
 static inline bool kvw_gate_sends_late(const struct kvw_entrant *e, int64_t now_ns)
 {
 	if (e->wait.promised)
@@ -211,7 +218,8 @@ int64_t kvw_gate_wake_ns(const struct kvw_gate *gate, int64_t now_ns);
  * decision: of the pick. */
 void kvw_gate_passed(struct kvw_gate *gate, struct kvw_entrant *entrant,
 	const struct kvw_decision *decision, int64_t now_ns);
-/* stream: every further token will be passed to kvw_gate_token. */
+/* Records the entrant's first token. stream: every further token will be passed to
+ * kvw_gate_token. */
 void kvw_gate_first_token(
 	struct kvw_gate *gate, struct kvw_entrant *entrant, bool stream, int64_t now_ns);
 /* Records the entrant's second token, for callers that do not use kvw_gate_token. */

@@ -1,6 +1,7 @@
 /*
- * gate_inside.h - internals of a gate, shared by its files: gate.c judges, keeps and sends
- * requests; gate_sent.c follows those that were sent, and learns from their first tokens.
+ * gate_inside.h - internals of a gate, shared by its files: gate.c judges requests, queues them and
+ * decides when each is sent; gate_sent.c follows those that were sent, and learns from their first
+ * tokens.
  */
 #ifndef KVW_GATE_INSIDE_H
 #define KVW_GATE_INSIDE_H
@@ -15,7 +16,7 @@ static inline int64_t longer(int64_t a, int64_t b)
 	return a > b ? a : b;
 }
 
-/* Tokens of a prompt that a worker holds in any tier. */
+/* Returns how many tokens of a prompt a worker holds in any tier. */
 static inline uint64_t hit_of(const uint32_t *hit_tokens)
 {
 	uint64_t sum = 0;
@@ -25,13 +26,13 @@ static inline uint64_t hit_of(const uint32_t *hit_tokens)
 	return sum;
 }
 
-/* Refreshes the gate's view of this worker before the next judgement. */
+/* Makes the gate examine this worker again at the next judgement. */
 static inline void forget_outlook(struct kvw_gate *gate, uint32_t worker)
 {
 	gate->outlooks->workers[worker].epoch = 0;
 }
 
-/* Counts the request among those that were offered, once. */
+/* Counts the request once among those that were offered. */
 void kvw_gate_offer(struct kvw_gate *gate, struct kvw_entrant *e, int64_t now_ns);
 
 #endif

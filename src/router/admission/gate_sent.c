@@ -2,17 +2,19 @@
  * gate_sent.c - requests that a gate has sent: their pace and program, and learning from first
  * tokens.
  *
- * Two quantiles are learned: the ratio of the time to a first token to the predicted one (lag), and
- * for short prompts, where steps of the engine count more than prefill, the time beyond it.
+ * Two quantiles are learned: the ratio of the actual to the predicted time to first token (lag),
+ * and for short prompts, whose time depends more on steps of the engine than on prefill, the time
+ * beyond the prediction.
  */
 #include "admission/gate_inside.h"
 
-#define MORE_MOST_NS 5e9 /* most delay of a first token beyond its prediction */
+#define MORE_MOST_NS 5e9 /* largest delay of a first token beyond its prediction that is learned */
 #define LAG_LEAST    0.3
 #define LAG_MOST     3.0
-#define LONG_NS      INT64_C(1000000000) /* least expected time of a prompt that teaches the lag */
+/* the lag is learned from prompts that were expected to take at least this long */
+#define LONG_NS      INT64_C(1000000000)
 
-/* Updates its program: it runs. Context that it has lost from a cache counts as recomputed. */
+/* Marks the request's program as running. Context that a cache has lost counts as recomputed. */
 static void program_sent(struct kvw_gate *gate, const struct kvw_entrant *e,
 	const struct kvw_decision *decision, int64_t now_ns)
 {
@@ -27,7 +29,7 @@ static void program_sent(struct kvw_gate *gate, const struct kvw_entrant *e,
 	kvw_programs_sent(gate->admission->programs, &e->turn, decision->prompt_tokens, now_ns);
 }
 
-/* The expected time to first token, corrected by the workers' rate and unanswered work. */
+/* Returns the expected time to first token, corrected by the workers' rate and unanswered work. */
 static int64_t counted_on(const struct kvw_gate *gate, uint32_t worker,
 	const struct kvw_decision *decision, int64_t now_ns)
 {

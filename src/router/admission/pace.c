@@ -1,4 +1,4 @@
-/* pace.c - see pace.h. */
+/* pace.c - limits a worker's prompts so that the promises of its running streams are kept. */
 #include "admission/pace.h"
 
 static int64_t get(const _Atomic int64_t *word)
@@ -19,7 +19,7 @@ void kvw_pace_sent(struct kvw_pace *pace, int64_t work_ns, int64_t now_ns)
 		atomic_store_explicit(&pace->since_ns, now_ns, memory_order_relaxed);
 }
 
-/* Ends the wait for a first token, which has come, or will not. */
+/* Ends the wait for a first token, which has come or will not come. */
 static void leave_shown(struct kvw_pace *pace, int64_t work_ns)
 {
 	atomic_fetch_sub_explicit(&pace->undone_ns, work_ns, memory_order_relaxed);
@@ -37,7 +37,7 @@ void kvw_pace_first_token(struct kvw_pace *pace, int64_t work_ns, int64_t now_ns
 
 void kvw_pace_follows(struct kvw_pace *pace)
 {
-	/* The first stream: the balance of earlier ones is void. */
+	/* The first stream after none: the balance of earlier streams is discarded. */
 	if (atomic_fetch_add_explicit(&pace->answering, 1, memory_order_relaxed) <= 0)
 		atomic_store_explicit(
 			&pace->behind_ns, -KVW_PACE_CREDIT_NS, memory_order_relaxed);
@@ -72,7 +72,7 @@ double kvw_pace_own_share(const struct kvw_pace *pace)
 		       : count_of(&pace->peers) > 0 ? 0 : 1;
 }
 
-/* The rest of other routers' work. */
+/* Returns how much of the other routers' prefill on the worker is left. */
 static double peers_undone(const struct kvw_pace *pace, int64_t now_ns)
 {
 	int64_t until_ns = get(&pace->peers_until_ns);
@@ -90,7 +90,7 @@ int64_t kvw_pace_undone_ns(const struct kvw_pace *pace, double rate, int64_t now
 
 	if (requests <= 0 || undone <= 0)
 		return (int64_t)theirs;
-	/* At least one of the requests is under way. */
+	/* An unanswered request takes at least its share of the undone work. */
 	one = undone / requests;
 	return (int64_t)(undone - (since < one ? since : one) + theirs);
 }
@@ -111,7 +111,7 @@ void kvw_pace_token(struct kvw_pace *pace, int64_t gap_ns, int64_t allowed_ns, i
 	atomic_store_explicit(&pace->moved_ns, now_ns, memory_order_relaxed);
 }
 
-/* Lateness of its answers; <= 0: not late. */
+/* Returns how late the worker's answers are; <= 0: not late. */
 static int64_t behind(const struct kvw_pace *pace, int64_t now_ns)
 {
 	if (count_of(&pace->answering) <= 0 || now_ns - get(&pace->moved_ns) > KVW_PACE_STALE_NS)
@@ -125,7 +125,8 @@ struct kvw_pace_seen kvw_pace_see(const struct kvw_pace *pace, int64_t now_ns)
 	bool computes = count_of(&pace->unanswered) > 0 || count_of(&pace->peers) > 0;
 
 	return (struct kvw_pace_seen){
-		/* Without prefill tokens come about twice as fast as required. */
+		/* Without prefill, tokens come about twice as fast as promised, so that half the
+		 * time is enough to catch up. */
 		.late_ns = behind_ns > 0 ? behind_ns / 2 : 0,
 		.computes = computes,
 		.busy = computes || behind_ns > 0,

@@ -1,10 +1,10 @@
-/* price.c - see price.h. */
+/* price.c - the highest price at which the workers can do all cheaper requests. */
 #include "admission/price.h"
 
 #include <math.h>
 #include <string.h>
 
-#define FADE_NS  60e9 /* work offered so long ago counts 1/e */
+#define FADE_NS  60e9 /* work offered this long ago counts 1/e */
 #define FILL     0.85 /* usable part of the workers' rate: requests come in bursts */
 #define STEP_NS  1e6  /* price of the first step */
 #define PER_OCTAVE 8
@@ -29,7 +29,7 @@ static double price_of(size_t step)
 	return (exp2((double)(step + 1) / PER_OCTAVE) - 1) * STEP_NS;
 }
 
-/* The part of the sums that still counts. */
+/* Returns the factor by which the sums have faded since they were last updated. */
 static double faded(const struct kvw_price *price, int64_t now_ns)
 {
 	return exp(-(double)(now_ns - price->from_ns) / FADE_NS);

@@ -1,10 +1,10 @@
 /*
- * programs.c - see programs.h.
+ * programs.c - recognizes programs and limits the running ones; programs.h says how.
  *
  * A table of sets of four entries: a key belongs to one set, where a new program replaces the least
- * recently active one. Readers take no lock: every word is atomic, and a turn read during a move at
- * worst counts as a new program. Sums over the table are computed slice by slice, so that no call
- * takes long.
+ * recently active one. Readers take no lock: every member is atomic, and a turn that is read while
+ * another thread moves its entry at worst counts as a new program. Sums over the table are computed
+ * slice by slice, so that no call takes long.
  */
 #include "admission/programs.h"
 
@@ -18,12 +18,14 @@
 
 #define WAYS     4
 #define SLICES   16
-#define PATIENCE 2.0     /* times the usual time away, or this program's */
+/* a program's next request is expected for this many times its own usual pause between requests, or
+ * that of all programs */
+#define PATIENCE 2.0
 #define STRIDE   8       /* chunks */
 /* Look-ups whose sets are prefetched: a cache miss waits for memory. */
 #define AHEAD    8
-#define MOST_LOOKS 1024  /* most look-ups for a program, from the prompt's end */
-#define MOST_RUN_NS INT64_C(3600000000000) /* longest turn: after that its end was missed */
+#define MOST_LOOKS 1024  /* most look-ups for a program, backwards from the prompt's end */
+#define MOST_RUN_NS INT64_C(3600000000000) /* longest turn: after that its end has been missed */
 #define LEARN    (1 / 256.0f)
 #define AWAY_FIRST_NS 30e9f
 #define AWAY_LEAST_NS 1e8f
@@ -31,18 +33,18 @@
 
 struct entry {
 	_Atomic uint64_t key;     /* 0: free */
-	_Atomic int64_t heard_ns; /* time of its last sending or end */
+	_Atomic int64_t heard_ns; /* when its last request was sent or ended */
 	_Atomic float away_ns;    /* mean time between its turns; 0: unknown */
 	_Atomic uint32_t context, turns;
 	_Atomic uint32_t under_way; /* requests */
 };
 
 struct set {
-	_Alignas(64) atomic_bool lock; /* for writers of entries */
+	_Alignas(64) atomic_bool lock; /* held by threads that write entries */
 	struct entry entries[WAYS];
 };
 
-/* Sums of a slice of the table. */
+/* Sums over one slice of the table. */
 struct slice {
 	_Atomic uint64_t known, running, context;
 };
@@ -50,22 +52,23 @@ struct slice {
 struct kvw_programs {
 	struct set *sets;
 	size_t mask; /* sets - 1 */
-	_Atomic float away_ns;   /* four of five come back within this */
+	_Atomic float away_ns;   /* four of five programs come back within this time */
 	_Atomic float returning;
 	_Atomic uint32_t next_slice;
 	struct slice slices[SLICES];
-	struct slice all; /* the sum of these */
+	struct slice all; /* the sum over all slices */
 
 	_Atomic int64_t lost_ns, work_ns; /* since adapted_ns */
 	_Atomic int64_t adapted_ns;
-	_Atomic float lost;  /* share, over the last half minute */
-	_Atomic float limit; /* tokens; NO_LIMIT: none */
+	/* share of prefill that recomputed lost contexts, over the last half minute */
+	_Atomic float lost;
+	_Atomic float limit; /* limit in tokens of running context; NO_LIMIT: none */
 	atomic_bool adapting; /* guards these two */
 	double lost_sum, work_sum;
 };
 
 #define ADAPT_NS   INT64_C(1000000000)
-#define FADE       0.97 /* decay of the sums, each time */
+#define FADE       0.97 /* factor by which the sums fade at each update */
 #define MUCH_LOST  0.3
 #define LITTLE_LOST 0.12
 #define LOWER      0.97f
@@ -127,21 +130,21 @@ static void expect(const struct set *set)
 	__builtin_prefetch((const char *)set + 64);
 }
 
-/* Number of chunks that identify a prompt: all full ones, rounded down to a multiple of STRIDE, so
- * that a next turn that differs slightly at this one's end is still recognized. */
+/* Returns how many chunks identify a prompt: all full chunks, rounded down to a multiple of STRIDE,
+ * so that the next turn is recognized even if it differs slightly at the end of this prompt. */
 static uint32_t standing_chunks(const struct kvw_route_request *request)
 {
 	const struct kvw_chunk *chunks = request->chunks;
 	uint32_t count = request->chunk_count;
 
-	/* All but perhaps the last have one length. */
+	/* All chunks, except perhaps the last one, have the same length. */
 	if (count >= 2 && chunks[count - 1].end - chunks[count - 2].end != chunks[0].end)
 		count--;
 	return count >= STRIDE ? count - count % STRIDE : count;
 }
 
-/* Another program may have replaced the entry by now; `before` is set to the searched key in any
- * case. */
+/* Copies an entry into a turn. Another program may have replaced the entry by now; `before` is set
+ * to the searched key in any case. */
 static void fill_turn(const struct entry *entry, uint64_t key, struct kvw_turn *turn)
 {
 	turn->before = key;
@@ -195,7 +198,7 @@ struct kvw_turn kvw_programs_find(struct kvw_programs *programs,
 	return turn;
 }
 
-/* Moves the quantile that four of five times away are below. */
+/* Moves the learned time away: a quantile that four of five times are below. */
 static void learn_away(struct kvw_programs *programs, float away_ns)
 {
 	float was = GET(programs->away_ns);
@@ -205,7 +208,7 @@ static void learn_away(struct kvw_programs *programs, float away_ns)
 	SET(programs->away_ns, now);
 }
 
-/* Removes the program's entry of its last turn, and returns its contents. */
+/* Removes the entry of the program's previous turn, and returns its contents. */
 static bool take_entry(struct kvw_programs *programs, uint64_t key, struct entry *out)
 {
 	struct set *set = set_of(programs, key);
@@ -224,7 +227,7 @@ static bool take_entry(struct kvw_programs *programs, uint64_t key, struct entry
 	return entry != NULL;
 }
 
-/* A free entry, or that of the least recently active program. */
+/* Returns a free entry, or that of the least recently active program. */
 static struct entry *place_in(struct set *set, uint64_t key)
 {
 	struct entry *place = find_entry(set, key);
@@ -241,10 +244,11 @@ static struct entry *place_in(struct set *set, uint64_t key)
 	return place;
 }
 
-/* Records a turn after the program was away. */
+/* Learns from a turn after a time without requests. */
 static void came_back(struct kvw_programs *programs, struct entry *known, int64_t now_ns)
 {
-	int64_t since = now_ns - GET(known->heard_ns); /* set by another thread, so perhaps later */
+	/* another thread sets heard_ns, perhaps to a time later than now_ns */
+	int64_t since = now_ns - GET(known->heard_ns);
 	float away = since > 0 ? (float)since : 0;
 	float mean = GET(known->away_ns);
 
@@ -274,7 +278,7 @@ void kvw_programs_sent(
 	again = turn->before != 0 && take_entry(programs, turn->before, &known);
 	if (again && GET(known.under_way) == 0)
 		came_back(programs, &known, now_ns);
-	/* An entry under another key ends without a further turn. */
+	/* The entry of a program that named another key ends without a further turn. */
 	if (again && turn->before == turn->key)
 		under_way = GET(known.under_way);
 	set = set_of(programs, turn->key);
@@ -292,7 +296,8 @@ void kvw_programs_sent(
 	SET(entry->under_way, under_way + 1);
 	SET(entry->key, turn->key);
 	kvw_spin_unlock(&set->lock);
-	/* A repeated prompt, as after a worker's failure, is no evidence of that. */
+	/* A prompt that is merely repeated, as after a worker's failure, does not show that
+	 * programs come back. */
 	if (again || !repeated)
 		learn_returning(programs, again);
 }
@@ -348,7 +353,7 @@ static void adapt(struct kvw_programs *programs, bool full)
 		lost = programs->lost_sum / programs->work_sum;
 	SET(programs->lost, (float)lost);
 	kvw_programs_stats(programs, &now);
-	/* Not lowered for a second without work. */
+	/* The limit is not lowered for a second without work. */
 	if (full && lost > MUCH_LOST && work_ns > 0) {
 		float limit =
 			now.limit < (double)now.context ? (float)now.limit : (float)now.context;

@@ -1,4 +1,4 @@
-/* queue.c - see queue.h. */
+/* queue.c - waiting requests in the order of sending, and the choice of those to give up. */
 #include "admission/queue.h"
 
 #include <stdlib.h>
@@ -11,7 +11,7 @@ void kvw_queue_finish(struct kvw_queue *queue)
 	*queue = (struct kvw_queue){0};
 }
 
-/* Centers the items in the free room. */
+/* Moves the items to the middle of the array. */
 static void center(struct kvw_queue *queue)
 {
 	struct kvw_waiter **items = queue->slots + (queue->room - queue->count) / 2;
@@ -40,7 +40,8 @@ static enum kvw_err grow(struct kvw_queue *queue)
 	return KVW_OK;
 }
 
-/* Number of the first `count` items that come before; with_equal: or are equal. */
+/* Counts those of the first `count` items that come before `waiter`; with_equal: also those that
+ * are equal to it. */
 static size_t count_before(struct kvw_waiter *const *items, size_t count,
 	const struct kvw_waiter *waiter, bool with_equal)
 {
@@ -68,7 +69,7 @@ static size_t place_of(const struct kvw_queue *queue, const struct kvw_waiter *w
 	return place;
 }
 
-/* Moves the items before `place` by one to the front. */
+/* Moves the items before `place` one place towards the front. */
 static void shift_front(struct kvw_queue *queue, size_t place)
 {
 	queue->items--;
@@ -134,7 +135,7 @@ void kvw_queue_promote(struct kvw_queue *queue, struct kvw_waiter *waiter)
 	items[to] = waiter;
 }
 
-/* Whether a is to be given up before b. */
+/* Returns whether request a is given up before request b. */
 static bool dearer(const struct kvw_waiter *a, const struct kvw_waiter *b)
 {
 	return a->class != b->class ? a->class > b->class
@@ -148,7 +149,7 @@ static void heap_push(struct kvw_waiter **heap, size_t at, struct kvw_waiter *wa
 	heap[at] = waiter;
 }
 
-/* Removes the item of the highest price among `count`. */
+/* Removes the request of the highest price from a heap of `count`. */
 static struct kvw_waiter *heap_pop(struct kvw_waiter **heap, size_t count)
 {
 	struct kvw_waiter *dearest = heap[0];
@@ -172,7 +173,7 @@ void kvw_queue_plan(struct kvw_queue *queue, int64_t now_ns, double rate, double
 	struct kvw_waiter **heap = queue->heap;
 	double work = ahead_ns;
 	size_t kept = 0;
-	/* Kept items in heap order: built only when needed, seldom. */
+	/* The kept requests are put in heap order only when one must be given up, which is rare. */
 	size_t ordered = 0;
 
 	queue->given_up = 0;
@@ -182,13 +183,14 @@ void kvw_queue_plan(struct kvw_queue *queue, int64_t now_ns, double rate, double
 
 		waiter->given_up = false;
 		if (waiter->late != KVW_LATE_NEVER && slack < 0) {
-			/* No other is given up for a request that is late already. */
+			/* No other request is given up for one that is late already. */
 			work += (double)waiter->work_ns;
 			continue;
 		}
 		heap[kept++] = waiter;
 		work += (double)waiter->work_ns;
-		/* The work before it has to be done by its latest time of sending. */
+		/* Too late: the queued work without this request takes longer than until its latest
+		 * time of sending. So requests are given up, the dearest first. */
 		while (!waiter->given_up && work - (double)waiter->work_ns > slack && kept > 0) {
 			struct kvw_waiter *dearest = NULL;
 

@@ -1,5 +1,5 @@
 /*
- * auth.c - see auth.h.
+ * auth.c - watches the file of keys, and reads it again when it has changed.
  *
  * The file has its own thread because reading 100,000 keys takes a second, which would delay the
  * control thread and its probes.
@@ -7,11 +7,11 @@
  * The folder is watched, as for discovery.file: a file that is replaced by a rename is another
  * inode, and Kubernetes replaces a folder behind a link (`..data`). Where the kernel reports
  * nothing, polling the file every few seconds detects changes. Each state of the file is read once,
- * so that a mistake is logged once; an unreadable file is retried at each look.
+ * so that a mistake is logged once; an unreadable file is tried again each time.
  *
  * The first half of a file may be valid YAML whose last entry lacks its restrictions. So the file
- * is read when two looks SETTLE_MS apart saw the same state, and the result counts if the state is
- * still the same afterwards.
+ * is read when its state was the same twice, SETTLE_MS apart, and the result is used if the state
+ * is still the same afterwards.
  */
 #include "auth/auth.h"
 
@@ -35,20 +35,21 @@
 #define ROOM        "auth"
 #define INTERVAL_MS 2000
 #define SETTLE_MS   50
-#define LINES_MOST  20 /* most log lines on one file's mistakes */
+#define LINES_MOST  20 /* most log lines about the mistakes in one file */
 #define WATCHED                                                                                    \
 	(IN_CLOSE_WRITE | IN_CREATE | IN_DELETE | IN_MOVED_FROM | IN_MOVED_TO | IN_DELETE_SELF |   \
 		IN_MOVE_SELF | IN_ONLYDIR)
 
 struct kvw_auth {
 	char *path, *folder; /* owned */
-	pthread_mutex_t lock; /* of ring, with version, and of writing tenants */
+	pthread_mutex_t lock; /* guards ring and version, and the setting of tenants */
 	struct kvw_keyring *ring;
-	struct kvw_tenants *tenants; /* owned; NULL: tenants are not isolated */
-	atomic_bool warned;          /* warned that their secret does not last */
+	struct kvw_tenants *tenants; /* owned; NULL: tenants are not isolated from each other */
+	/* a warning was logged that the tenants' secret does not outlast the process */
+	atomic_bool warned;
 	_Atomic uint64_t version;
 	struct kvw_auth_state state;
-	struct kvw_jwt_gate *jwt; /* owned; NULL: tokens are not used */
+	struct kvw_jwt_gate *jwt; /* owned; NULL: tokens are not accepted */
 
 	/* The thread's members. */
 	pthread_t thread;
@@ -56,19 +57,21 @@ struct kvw_auth {
 	_Atomic bool ends, wanted;
 	int wake;   /* eventfd */
 	int notify; /* inotify; -1: none */
-	int watch;  /* of the folder; -1: none */
-	struct stat seen;   /* state of the file last read; all 0: not readable */
-	struct stat before; /* state at an earlier look, */
-	int64_t before_ns;  /* and when it was first seen */
-	bool failed;        /* reading that state failed, which was logged */
-	struct kvw_keyring **retired; /* [retired_count], a reference each: freed by this thread */
+	int watch;  /* watch of the folder; -1: none */
+	struct stat seen; /* state of the file when it was read last; all 0: it could not be read */
+	struct stat before; /* state of the file when it was checked before, ... */
+	int64_t before_ns;  /* ... and the time when it was first in that state */
+	bool failed;        /* reading the file in that state failed, and that was logged */
+	/* retired_count keyrings, with a reference to each; this thread frees them */
+	struct kvw_keyring **retired;
 	size_t retired_count, retired_room;
-	int missing; /* errno of a failed look, which was logged */
+	int missing; /* errno of a check that failed, and was logged */
 };
 
 /* --- keys --- */
 
-/* Frees former keys without users here, since freeing 100,000 would delay a loop. */
+/* Frees former keyrings that no request uses any more. That is done here because freeing 100,000
+ * keys would delay a loop. */
 static void free_retired(struct kvw_auth *auth)
 {
 	size_t kept = 0;
@@ -83,7 +86,8 @@ static void free_retired(struct kvw_auth *auth)
 	atomic_store(&auth->state.retired, kept);
 }
 
-/* Takes the reference. Without memory the last holder frees the ring. */
+/* Takes over the reference. If memory is short, the last holder of a reference frees the
+ * keyring. */
 static void retire(struct kvw_auth *auth, struct kvw_keyring *ring)
 {
 	if (auth->retired_count == auth->retired_room) {
@@ -101,7 +105,8 @@ static void retire(struct kvw_auth *auth, struct kvw_keyring *ring)
 	free_retired(auth);
 }
 
-/* Without a file each replica of kvway has its own secret, and a new one after a restart. */
+/* Without a file, each process of kvway has its own secret, so replicas differ, and a restart
+ * changes it. */
 void kvw_auth_saw_tenant(struct kvw_auth *auth)
 {
 	if (auth->tenants == NULL || kvw_tenants_last(auth->tenants) ||
@@ -172,8 +177,8 @@ static bool is_still(const struct kvw_auth *auth, const struct stat *state)
 	return stat(auth->path, &now) == 0 && is_same_file(&now, state);
 }
 
-/* Reads the file, whose state is `now`. False: the file changed meanwhile; the result was
- * dropped. */
+/* Reads the file, whose state is `now`. Returns false if the file changed during that; then the
+ * result was dropped. */
 static bool read_file(struct kvw_auth *auth, const struct stat *now)
 {
 	struct kvw_keyring *ring = NULL;
@@ -200,14 +205,15 @@ static bool read_file(struct kvw_auth *auth, const struct stat *now)
 	if (still && (err == KVW_OK || err == KVW_EINVAL))
 		auth->seen = *now;
 	else
-		/* So that the file is read again: a revoked key must not stay. */
+		/* The file is read again later, because a revoked key must not stay valid. */
 		memset(&auth->seen, 0, sizeof(auth->seen));
 	auth->failed = still && err != KVW_OK && err != KVW_EINVAL;
 	free(mistakes);
 	return still;
 }
 
-/* force: also an unchanged file. True: the file may be changing, and needs another look soon. */
+/* Checks whether the file has changed. force: reads it even if not. Returns true if the file may
+ * still be changing, so that it must be checked again soon. */
 static bool look_at_file(struct kvw_auth *auth, bool force)
 {
 	int64_t now_ns = kvw_clock_ns();
@@ -240,7 +246,7 @@ static void watch_folder(struct kvw_auth *auth)
 		auth->watch = inotify_add_watch(auth->notify, auth->folder, WATCHED);
 }
 
-/* Takes events of the folder; the file's state shows whether they concern it. */
+/* Reads the folder's events; whether they are about the file is then seen from its state. */
 static void take_events(struct kvw_auth *auth)
 {
 	char buffer[4096] __attribute__((aligned(__alignof__(struct inotify_event))));
@@ -253,7 +259,8 @@ static void take_events(struct kvw_auth *auth)
 			if (event->mask & (IN_IGNORED | IN_MOVE_SELF) && event->wd == auth->watch) {
 				if (event->mask & IN_MOVE_SELF)
 					inotify_rm_watch(auth->notify, auth->watch);
-				auth->watch = -1; /* the next look tries again */
+				/* the next check tries to watch the folder again */
+				auth->watch = -1;
 			}
 			at += sizeof(*event) + event->len;
 		}
@@ -301,7 +308,7 @@ static bool set_paths(struct kvw_auth *auth, const char *path)
 	return auth->path != NULL && auth->folder != NULL;
 }
 
-/* Waits, for a limited time, for a file that may still be changing. */
+/* Waits, for a limited time, until a file that may be changing is complete. */
 static void settle_file(struct kvw_auth *auth)
 {
 	const struct timespec wait = {.tv_nsec = SETTLE_MS * KVW_NS_PER_MS};
@@ -317,7 +324,7 @@ static void settle_file(struct kvw_auth *auth)
 	}
 }
 
-/* Starts without a file, and without keys. */
+/* Starts without a file, and so without keys. */
 static enum kvw_err start_empty(struct kvw_auth *auth)
 {
 	struct kvw_keyring *ring;
@@ -352,7 +359,8 @@ enum kvw_err kvw_auth_start(const char *path, FILE *errors, struct kvw_auth **ou
 	auth->wake = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
 	if (auth->wake < 0)
 		goto fail;
-	watch_folder(auth); /* before the first look, so that no change falls between */
+	/* watched before the file is checked first, so that no change is missed */
+	watch_folder(auth);
 	settle_file(auth);
 	err = kvw_keys_file_load(path, errors, &ring);
 	if (err != KVW_OK)

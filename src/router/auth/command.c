@@ -1,9 +1,9 @@
 /*
- * command.c - see command.h.
+ * command.c - makes keys and checks files of keys, for `kvway key`.
  *
  * A key is 33 random bytes, so inverting its plain SHA-256 is as hard as guessing the key: unlike
  * passwords, it needs no slow hash. The key goes to standard error and the entry to standard
- * output, so that `kvway key new NAME >> FILE` writes down the one and shows the other, once.
+ * output, so that `kvway key new NAME >> FILE` stores the entry and shows the key, once.
  *
  * The file's own reader checks the entry before it is printed.
  */
@@ -19,11 +19,11 @@
 
 #define KEY_BYTES 33   /* 44 characters */
 #define KEY_ROOM  64   /* "sk-kvway-", these, NUL */
-#define SHOWN_MAX 4096 /* bytes of a key on standard input */
+#define SHOWN_MAX 4096 /* most bytes of a key on standard input */
 
 enum { STATUS_OK = 0, STATUS_FAILED = 1, STATUS_USAGE = 2 };
 
-/* The flags of `new`, and their members of an entry. */
+/* The flags of `new`, with the member of an entry that each sets. */
 static const struct {
 	const char *flag, *member;
 } flags[] = {{"--tenant", "tenant"}, {"--class", "class"}, {"--expires", "expires"}};
@@ -105,7 +105,7 @@ static void write_entry(FILE *out, const char *name, const struct kvw_digest *di
 			fprintf(out, "    %s: %s\n", flags[i].member, values[i]);
 }
 
-/* Reads the words after `new`. False: wrong usage, reported. */
+/* Reads the words after `new`. Returns false if they are wrong, which was reported. */
 static bool read_words(
 	int argc, char **argv, FILE *err, const char **name, const char *values[FLAG_COUNT])
 {
@@ -131,7 +131,7 @@ static bool read_words(
 	return *name != NULL;
 }
 
-/* Whether a text is one plain word of YAML. */
+/* Returns whether a text is a single word that needs no quotes in YAML. */
 static bool is_plain(const char *text)
 {
 	return text[0] != '\0' && text[0] != '-' &&
@@ -140,7 +140,7 @@ static bool is_plain(const char *text)
 		       strlen(text);
 }
 
-/* Reads an entry as the file's reader does; mistakes to err. */
+/* Reads an entry as the file's reader does; mistakes are written to err. */
 static int check_entry(const char *entry, FILE *err)
 {
 	struct kvw_keyring *ring = NULL;
@@ -216,7 +216,7 @@ static void print_key(FILE *out, const struct kvw_client_key *key)
 		until);
 }
 
-/* Finds the entry of the key on standard input. */
+/* Finds the entry for the key on standard input. */
 static int check_key(const struct kvw_keyring *ring, FILE *in, FILE *out, FILE *err)
 {
 	const struct kvw_client_key *key;
@@ -224,7 +224,8 @@ static int check_key(const struct kvw_keyring *ring, FILE *in, FILE *out, FILE *
 	char shown[SHOWN_MAX];
 	size_t len;
 
-	(void)setvbuf(in, NULL, _IONBF, 0); /* no other copy of it */
+	/* unbuffered, so that no other copy of the key stays in memory */
+	(void)setvbuf(in, NULL, _IONBF, 0);
 	len = fread(shown, 1, sizeof(shown), in);
 	while (len > 0 && (shown[len - 1] == '\n' || shown[len - 1] == '\r'))
 		len--;

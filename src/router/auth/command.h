@@ -6,8 +6,8 @@
 
 #include <stdio.h>
 
-/* argv[0] is the word `key`. `in` is read by `check FILE -` alone. Returns the exit status of the
- * program: 0 success, 1 mistakes in the file or an invalid key, 2 wrong usage. */
+/* argv[0] is the word `key`. Only `check FILE -` reads from `in`. Returns the program's exit
+ * status: 0 success, 1 mistakes in the file or an invalid key, 2 a wrong command line. */
 int kvw_key_command(int argc, char **argv, FILE *in, FILE *out, FILE *err);
 
 #endif

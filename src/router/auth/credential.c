@@ -1,4 +1,4 @@
-/* credential.c - see credential.h. */
+/* credential.c - reads the key of a request: `Authorization: Bearer KEY` or `x-api-key: KEY`. */
 #include "auth/credential.h"
 
 #include <openssl/crypto.h>
@@ -26,8 +26,8 @@ static int hex_value(char c)
 	return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
 }
 
-/* Whether this parameter's name is one by which clients of other services send a key, after
- * decoding percent-escapes, in any case. */
+/* Returns whether clients of other services send keys in a parameter with this name.
+ * Percent-escapes are decoded, and case is ignored. */
 static bool names_key(const char *text, size_t len)
 {
 	static const char *const names[] = {"key", "api_key", "api-key", "apikey", "x-api-key",
@@ -53,7 +53,7 @@ static bool names_key(const char *text, size_t len)
 	return false;
 }
 
-/* The query; len 0: there is none. */
+/* Returns the query of a target; its len is 0 if there is none. */
 static struct kvw_slice query_of(struct kvw_slice target)
 {
 	const char *mark = target.len == 0 ? NULL : memchr(target.data, '?', target.len);
@@ -88,7 +88,7 @@ static bool query_has_key(struct kvw_slice query)
 
 /* --- the fields --- */
 
-/* The text after `Bearer`. False: another scheme. */
+/* Finds the text after `Bearer`. Returns false if the scheme is another one. */
 static bool bearer_of(struct kvw_slice value, struct kvw_slice *out)
 {
 	static const char scheme[] = "bearer";
@@ -105,7 +105,7 @@ static bool bearer_of(struct kvw_slice value, struct kvw_slice *out)
 	return true;
 }
 
-/* Wipes a text in a way that a compiler cannot remove, unlike a memset. */
+/* Overwrites a text in a way that a compiler cannot remove, as it might a memset. */
 static void wipe(struct kvw_slice text)
 {
 	volatile char *at = (volatile char *)(uintptr_t)text.data;

@@ -1,4 +1,4 @@
-/* jwks.c - see jwks.h. */
+/* jwks.c - the public keys that verify clients' tokens (JSON Web Key Set, RFC 7517), by name. */
 #include "auth/jwks.h"
 
 #include <jansson.h>
@@ -27,7 +27,7 @@ struct key {
 struct kvw_jwks {
 	_Atomic size_t refs;
 	size_t count, skipped;
-	bool starved; /* a key could not be made for want of memory */
+	bool starved; /* memory was too short to make one of the keys */
 	struct key keys[KVW_JWKS_MOST];
 };
 
@@ -38,7 +38,7 @@ static const char *text_of(const json_t *jwk, const char *name)
 	return json_string_value(json_object_get(jwk, name));
 }
 
-/* Decodes a member in base64url. Returns its bytes; 0: missing or invalid. */
+/* Decodes a member in base64url. Returns the number of bytes; 0: it is missing or invalid. */
 static size_t bytes_of(const json_t *jwk, const char *name, unsigned char *out, size_t room)
 {
 	const char *text = text_of(jwk, name);
@@ -49,7 +49,8 @@ static size_t bytes_of(const json_t *jwk, const char *name, unsigned char *out, 
 	return len;
 }
 
-/* Whether OpenSSL ran out of memory since its errors were cleared, or else refused a key. */
+/* Returns whether OpenSSL has failed for lack of memory since its errors were cleared, rather than
+ * refused a key. */
 static bool ran_out(void)
 {
 	unsigned long code;
@@ -78,7 +79,8 @@ static EVP_PKEY *make_key(const char *type, OSSL_PARAM_BLD *build, bool *starved
 	return pkey;
 }
 
-/* A large exponent makes each verification slow; small ones enabled attacks on broken libraries. */
+/* Returns whether an RSA key is acceptable: with a large exponent each verification would be slow,
+ * and small ones have enabled attacks on faulty libraries. */
 static bool good_rsa(const BIGNUM *n, const BIGNUM *e)
 {
 	int bits = BN_num_bits(n);
@@ -151,11 +153,12 @@ static EVP_PKEY *ed25519_of(const json_t *jwk, bool *starved)
 	if (bytes_of(jwk, "x", bytes, sizeof(bytes)) != sizeof(bytes))
 		return NULL;
 	pkey = EVP_PKEY_new_raw_public_key(EVP_PKEY_ED25519, NULL, bytes, sizeof(bytes));
-	*starved = pkey == NULL; /* any such bytes are a key */
+	/* any bytes of this length are a key, so a failure means lack of memory */
+	*starved = pkey == NULL;
 	return pkey;
 }
 
-/* An absent member is accepted. */
+/* Returns whether a member has one of the two values; a missing member is accepted, too. */
 static bool says(const json_t *jwk, const char *name, const char *one, const char *other)
 {
 	const json_t *value = json_object_get(jwk, name);
@@ -185,8 +188,8 @@ static bool is(const char *text, const char *word)
 	return text != NULL && strcmp(text, word) == 0;
 }
 
-/* Makes a key, with the algorithm of its type and curve. NULL: unusable, or, with *starved, out of
- * memory. */
+/* Makes a key, with the algorithm that its type and curve have. NULL: it cannot be used, or, if
+ * *starved is set, memory is short. */
 static EVP_PKEY *pkey_of(const json_t *jwk, enum kvw_jwt_alg *alg, bool *starved)
 {
 	const char *type = text_of(jwk, "kty"), *curve = text_of(jwk, "crv");
@@ -208,7 +211,7 @@ static EVP_PKEY *pkey_of(const json_t *jwk, enum kvw_jwt_alg *alg, bool *starved
 	return NULL;
 }
 
-/* False: the key is left out; or out of memory, and the set is starved. */
+/* Adds a key. Returns false if it is left out, or memory is short, which `starved` shows. */
 static bool add_key(struct kvw_jwks *jwks, const json_t *jwk)
 {
 	struct key *key = &jwks->keys[jwks->count];
@@ -228,7 +231,8 @@ static bool add_key(struct kvw_jwks *jwks, const json_t *jwk)
 		return false;
 	if (key->kid_len > 0 && kvw_jwks_find(jwks, (struct kvw_slice){key->kid, key->kid_len},
 					key->alg, &known) != NULL) {
-		EVP_PKEY_free(key->pkey); /* the first one of a name counts */
+		/* if several keys have the same name, the first one counts */
+		EVP_PKEY_free(key->pkey);
 		return false;
 	}
 	jwks->count++;
@@ -273,7 +277,8 @@ enum kvw_err kvw_jwks_parse(
 	for (size_t i = 0; i < json_array_size(keys); i++)
 		jwks->skipped += !add_key(jwks, json_array_get(keys, i));
 	ERR_clear_error();
-	/* The issuer has not withdrawn a key that is missing for want of memory. */
+	/* A key that is only missing for lack of memory was not withdrawn by the issuer, so the set
+	 * is not used. */
 	if (jwks->starved) {
 		err = KVW_ENOMEM;
 		goto out;
@@ -334,7 +339,7 @@ EVP_PKEY *kvw_jwks_find(
 		*known = true;
 		if (key->alg != alg)
 			continue;
-		if (found != NULL) /* without a name it could be either */
+		if (found != NULL) /* the token has no key name, so it could mean either key */
 			return NULL;
 		found = key->pkey;
 	}

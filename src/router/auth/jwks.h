@@ -17,7 +17,7 @@
 #include "kvway/slice.h"
 
 #define KVW_JWKS_MOST       64                 /* keys */
-#define KVW_JWKS_MAX_BYTES  ((size_t)256 << 10) /* of the document */
+#define KVW_JWKS_MAX_BYTES  ((size_t)256 << 10) /* most bytes of the document */
 #define KVW_JWKS_KID_MOST   256                /* bytes of a key's name */
 #define KVW_JWKS_RSA_LEAST  2048               /* bits */
 #define KVW_JWKS_RSA_MOST   8192
@@ -26,8 +26,8 @@ enum kvw_jwt_alg { KVW_JWT_RS256, KVW_JWT_ES256, KVW_JWT_EDDSA };
 
 struct kvw_jwks;
 
-/* The caller has one reference. KVW_EINVAL: not a set of keys; KVW_ENOTFOUND: a set without a
- * usable key; why[room] has the cause. KVW_ENOMEM. */
+/* Makes a set, to which the caller has a reference. KVW_EINVAL: the text is no set of keys;
+ * KVW_ENOTFOUND: the set has no usable key; why[room] has the cause. KVW_ENOMEM. */
 enum kvw_err kvw_jwks_parse(
 	const char *text, size_t len, char *why, size_t room, struct kvw_jwks **out) KVW_MUST_CHECK;
 void kvw_jwks_ref(struct kvw_jwks *jwks);
@@ -36,8 +36,9 @@ void kvw_jwks_unref(struct kvw_jwks *jwks); /* NULL is allowed */
 size_t kvw_jwks_count(const struct kvw_jwks *jwks);
 size_t kvw_jwks_skipped(const struct kvw_jwks *jwks);
 
-/* The key with this name (data NULL: the token names none, and it must be the only one) for this
- * algorithm. Borrowed. NULL: none; *known: a key of this name exists, for another algorithm. */
+/* Returns the key with this name for this algorithm, borrowed. If data is NULL, the token names no
+ * key, so the set's only key is meant. NULL: there is no such key; *known: there is one with this
+ * name for another algorithm. */
 EVP_PKEY *kvw_jwks_find(
 	const struct kvw_jwks *jwks, struct kvw_slice kid, enum kvw_jwt_alg alg, bool *known);
 

@@ -1,4 +1,7 @@
-/* jwt.c - see jwt.h. */
+/*
+ * jwt.c - a client's token (JSON Web Token, RFC 7519, signed in compact form): verifies it and
+ * converts it into an entry like those of the keys file.
+ */
 #include "auth/jwt.h"
 
 #include <jansson.h>
@@ -18,17 +21,19 @@
 #include "config/schema.h"
 
 #define HEADER_MOST     2048 /* bytes, decoded */
-#define BRACKETS_MOST   16   /* in a header: jansson recurses once for each */
+/* most brackets in a token's head, since jansson recurses once for each */
+#define BRACKETS_MOST   16
 #define SIGNATURE_MOST  (KVW_JWKS_RSA_MOST / 8)
-#define HALF            32 /* of an ES256 signature */
-#define LIST_MOST       1024 /* models, as in the keys file */
+#define HALF            32 /* half the bytes of an ES256 signature */
+#define LIST_MOST       1024 /* most models in a list, as in the keys file */
 #define LATEST_S        253402300799.0 /* the end of 9999 */
-#define PREFIX          "jwt:" /* no name of the keys file has a colon */
+#define PREFIX          "jwt:" /* prefix of tokens' names: names in the keys file have no colon */
 
 /* The parts of a token. */
 struct parts {
 	struct kvw_slice header, payload, signature;
-	struct kvw_slice is_signed; /* the first two and the dot between */
+	/* the first two parts of the token, with the dot between them */
+	struct kvw_slice is_signed;
 };
 
 const char *kvw_jwt_verdict_name(enum kvw_jwt_verdict verdict)
@@ -90,7 +95,8 @@ static bool is_flat(const char *text, size_t len)
 	return brackets <= BRACKETS_MOST;
 }
 
-/* RFC 8725: a token of another kind, such as for logout, is no access token. */
+/* Returns whether the token's type is acceptable: by RFC 8725, tokens of other kinds, such as for
+ * logout, are no access tokens. */
 static bool good_type(const json_t *header)
 {
 	const json_t *type = json_object_get(header, "typ");
@@ -117,7 +123,7 @@ static bool alg_of(const json_t *header, enum kvw_jwt_alg *out)
 	return false;
 }
 
-/* The key that the header names. *pkey is borrowed from the set. */
+/* Finds the key that the head names. *pkey is borrowed from the set. */
 static enum kvw_jwt_verdict read_header(
 	const struct kvw_jwks *jwks, struct kvw_slice part, enum kvw_jwt_alg *alg, EVP_PKEY **pkey)
 {
@@ -150,7 +156,7 @@ static enum kvw_jwt_verdict read_header(
 
 /* --- the signature --- */
 
-/* Converts r and s from JOSE's form to OpenSSL's. Returns its length; 0: out of memory. */
+/* Converts r and s from the form in JOSE to OpenSSL's. Returns the length; 0: memory is short. */
 static size_t der_of(const unsigned char *raw, unsigned char *out, size_t room)
 {
 	ECDSA_SIG *pair = ECDSA_SIG_new();
@@ -176,7 +182,7 @@ static bool verifies(EVP_PKEY *pkey, enum kvw_jwt_alg alg, const unsigned char *
 	EVP_MD_CTX *ctx = EVP_MD_CTX_new();
 	bool good;
 
-	/* RSA: a key without parameters uses PKCS #1 v1.5, which is RS256. */
+	/* An RSA key without parameters uses PKCS #1 v1.5, which is RS256. */
 	good = ctx != NULL && EVP_DigestVerifyInit(ctx, NULL, hash, NULL, pkey) == 1 &&
 	       EVP_DigestVerify(ctx, signature, len, (const unsigned char *)text.data, text.len) ==
 		       1;
@@ -209,7 +215,7 @@ static enum kvw_jwt_verdict check_signature(
 
 /* --- the claims --- */
 
-/* A date of a claim, in seconds since 1970. */
+/* Reads a claim with a date, in seconds since 1970. */
 static bool time_of(const json_t *value, double *out)
 {
 	if (!json_is_number(value))
@@ -253,13 +259,13 @@ static bool has_audience(const struct kvw_config *config, const json_t *value)
 	return is_audience(config, value);
 }
 
-/* The claim of this name; NULL: absent, or not configured. */
+/* Returns the claim with this name; NULL: it is missing, or no name is configured. */
 static const json_t *claim_of(const json_t *claims, const char *name)
 {
 	return name[0] == '\0' ? NULL : json_object_get(claims, name);
 }
 
-/* Sets the name, which logs contain, and which identifies limits and usage. */
+/* Sets the name that is used in logs, and by which limits and usage are counted. */
 static bool set_name(struct kvw_client_key *key, const json_t *value)
 {
 	const char *text = json_string_value(value);
@@ -272,11 +278,11 @@ static bool set_name(struct kvw_client_key *key, const json_t *value)
 			return false;
 	if (asprintf(&key->name, PREFIX "%s", text) >= 0)
 		return true;
-	key->name = NULL; /* it no longer owns its name */
+	key->name = NULL; /* the key no longer owns the name */
 	return false;
 }
 
-/* Sets a name with the rules of the keys file. An absent claim is accepted. */
+/* Sets a name, for which the rules are those of the keys file. A missing claim is accepted. */
 static bool set_word(char **out, const json_t *value)
 {
 	if (value == NULL)
@@ -310,7 +316,7 @@ static bool add_words(struct kvw_strings *out, const char *text)
 	return true;
 }
 
-/* Frees unused room: thousands of tokens are cached. */
+/* Frees unused memory, because thousands of tokens are cached. */
 static bool shrink(struct kvw_strings *list)
 {
 	char **items = realloc(list->items, list->count * sizeof(items[0]));
@@ -320,8 +326,8 @@ static bool shrink(struct kvw_strings *list)
 	return items != NULL;
 }
 
-/* Sets a list, or words of one text, as in `scope`. An absent claim is accepted. An empty list,
- * which would mean "all", is refused: the issuer hardly meant that. */
+/* Sets a list, from an array or from the words of a text, as in `scope`. A missing claim is
+ * accepted. An empty list is refused: it would mean "all", which the issuer hardly meant. */
 static bool set_list(struct kvw_strings *out, const json_t *value)
 {
 	if (value == NULL)
@@ -367,8 +373,8 @@ static const enum kvw_client_key_index limit_keys[] = {
 	KVW_CLIENT_KEY_timeout_ms,
 };
 
-/* Sets one of the token's own limits, written as in the keys file. An unknown one is refused, since
- * it may be meant as a limit. */
+/* Sets one of the limits that the token may have, in the form of the keys file. An unknown name is
+ * refused, since it may be meant as a limit. */
 static bool set_limit(struct kvw_client_key *key, const char *name, const json_t *value)
 {
 	char number[24];
@@ -387,7 +393,7 @@ static bool set_limit(struct kvw_client_key *key, const char *name, const json_t
 		if (kvw_key_parse(&kvw_client_key_schema, limit, kvw_slice_of(text), &read,
 			    &fault) != KVW_OK)
 			return false;
-		/* Also a size, which has as many bytes. */
+		/* Sizes are copied in the same way, because they have as many bytes. */
 		memcpy((char *)key + limit->offset, &read.integer, sizeof(read.integer));
 		return true;
 	}

@@ -1,9 +1,9 @@
 /*
- * jwt_cache.c - see jwt_cache.h.
+ * jwt_cache.c - a hash table of verified tokens.
  *
- * Sets of eight entries; the hash chooses a set, which is searched linearly; every LOCKS-th set
- * shares a lock. A hash is as good as random, and only signed tokens are entered, so a client can
- * evict another's entries only with thousands of tokens.
+ * The table has sets of eight entries. The hash of a token chooses a set, which is searched
+ * linearly; every LOCKS-th set shares a lock. A hash is as good as random, and only signed tokens
+ * are entered, so a client can evict another's entries only with thousands of tokens.
  */
 #include "auth/jwt_cache.h"
 
@@ -26,8 +26,9 @@ struct entry {
 struct kvw_jwt_cache {
 	size_t mask; /* number of sets - 1 */
 	pthread_mutex_t locks[LOCKS];
-	uint64_t turns[LOCKS]; /* each under its lock: incremented with each use */
-	struct entry *entries; /* [(mask + 1) * WAYS]; NULL: no cache */
+	/* a counter for each lock, under that lock: incremented with each use of an entry */
+	uint64_t turns[LOCKS];
+	struct entry *entries; /* (mask + 1) * WAYS entries; NULL: there is no cache */
 };
 
 enum kvw_err kvw_jwt_cache_create(size_t most, struct kvw_jwt_cache **out)
@@ -103,8 +104,8 @@ struct kvw_keyring *kvw_jwt_cache_find(struct kvw_jwt_cache *cache, const struct
 	return ring;
 }
 
-/* The place for a new token: its own former one, a free one, an expired one, or the least recently
- * used one. */
+/* Returns the place for a new token: its own former one, a free one, an expired one, or the least
+ * recently used one. */
 static struct entry *place_for(
 	struct entry *entries, const struct kvw_digest *digest, uint64_t generation, int64_t now_s)
 {

@@ -1,6 +1,6 @@
 /*
- * jwt_cache.h - caches verified tokens by their SHA-256 until they expire: a client's second
- * request costs a look-up.
+ * jwt_cache.h - caches verified tokens by their SHA-256 until they expire, so that further requests
+ * with a token cost only a look-up.
  *
  * It has a fixed size; each set of eight evicts the least recently used entry. An entry is valid
  * for one generation of the keys that verified it: with other keys tokens are verified again. Any
@@ -13,14 +13,15 @@
 
 struct kvw_jwt_cache;
 
-/* most: entries, rounded up; 0: no cache. KVW_ENOMEM. */
+/* most: number of entries, rounded up; 0: nothing is cached. KVW_ENOMEM. */
 enum kvw_err kvw_jwt_cache_create(size_t most, struct kvw_jwt_cache **out) KVW_MUST_CHECK;
 void kvw_jwt_cache_destroy(struct kvw_jwt_cache *cache); /* NULL is allowed */
 
-/* A ring with the token's one key; the caller's reference. NULL: not cached, or expired. */
+/* Returns a reference to a keyring with the token's only key. NULL: the token is not cached, or has
+ * expired. */
 struct kvw_keyring *kvw_jwt_cache_find(struct kvw_jwt_cache *cache, const struct kvw_digest *digest,
 	uint64_t generation, int64_t now_s);
-/* Takes its own reference. ends_s: end of the token. */
+/* Takes a reference of its own. ends_s: when the token expires. */
 void kvw_jwt_cache_put(struct kvw_jwt_cache *cache, const struct kvw_digest *digest,
 	uint64_t generation, int64_t ends_s, int64_t now_s, struct kvw_keyring *ring);
 

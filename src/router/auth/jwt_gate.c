@@ -1,7 +1,7 @@
 /*
- * jwt_gate.c - see jwt_gate.h.
+ * jwt_gate.c - checks a token by cache, keys and signature.
  *
- * A token becomes a ring of one key, so that a request holds its credential in the same way as a
+ * A token becomes a keyring of one key, so that a request holds its credential in the same way as a
  * key of the file.
  */
 #include "auth/jwt_gate.h"

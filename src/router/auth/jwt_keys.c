@@ -1,9 +1,9 @@
 /*
- * jwt_keys.c - see jwt_keys.h.
+ * jwt_keys.c - reads or fetches the key set.
  *
  * A file is polled every FILE_MS; a URL is fetched every `auth.jwt.refresh`, and
- * `auth.jwt.refresh_pause` after a failure. A set of equal bytes is the same set: tokens verified
- * by it stay verified.
+ * `auth.jwt.refresh_pause` after a failure. If the bytes of the set are the same as before, nothing
+ * changes: tokens that it has verified stay verified.
  *
  * The fetch follows no redirect and uses only https, so that only the configured host is trusted.
  */
@@ -30,13 +30,13 @@
 
 /* A document that was read. */
 struct document {
-	char *text; /* owned; room for KVW_JWKS_MAX_BYTES and one more */
+	char *text; /* owned; room for KVW_JWKS_MAX_BYTES and one more byte */
 	size_t len;
 };
 
 struct kvw_jwt_keys {
 	const struct kvw_config *config;
-	const char *from; /* the URL or the file, of config */
+	const char *from; /* the URL or path, from config */
 	bool is_file;
 	struct kvw_jwt_keys_state state;
 	_Atomic uint64_t generation;
@@ -45,16 +45,16 @@ struct kvw_jwt_keys {
 	pthread_cond_t woken;
 	struct kvw_jwks *jwks;
 	bool wanted, fetching;
-	int64_t tried_ns; /* end of the last fetch; 0: none */
+	int64_t tried_ns; /* end of the last fetch; 0: there was none */
 
 	/* The thread's members. */
 	pthread_t thread;
 	bool started;
 	_Atomic bool ends; /* also aborts a fetch */
 	struct document now, next; /* in force, being read */
-	struct stat seen; /* state of the file last read */
+	struct stat seen; /* state of the file when it was read last */
 	bool failing;     /* the last one failed, */
-	char why[WHY];    /* for this reason, which was logged */
+	char why[WHY];    /* the last failure, which was logged */
 };
 
 /* --- reading --- */
@@ -154,7 +154,7 @@ static enum kvw_err fetch(struct kvw_jwt_keys *keys, char why[WHY])
 
 /* --- the set in force --- */
 
-/* Takes jwks; NULL: no set is in force any more. */
+/* Makes jwks the present set, and takes it over; NULL: there are no keys any more. */
 static void put_into_force(struct kvw_jwt_keys *keys, struct kvw_jwks *jwks)
 {
 	struct kvw_jwks *before;
@@ -174,7 +174,7 @@ static bool is_same(const struct kvw_jwt_keys *keys)
 	       memcmp(keys->now.text, keys->next.text, keys->next.len) == 0;
 }
 
-/* Puts the document that was read into force. */
+/* Parses the document that was read, and makes it the present set. */
 static enum kvw_err take_over(struct kvw_jwt_keys *keys, char why[WHY])
 {
 	struct kvw_jwks *jwks = NULL;
@@ -187,7 +187,7 @@ static enum kvw_err take_over(struct kvw_jwt_keys *keys, char why[WHY])
 	if (err == KVW_ENOMEM)
 		snprintf(why, WHY, "out of memory");
 	if (err == KVW_ENOTFOUND && atomic_load(&keys->state.keys) > 0)
-		put_into_force(keys, NULL); /* the issuer has withdrawn all */
+		put_into_force(keys, NULL); /* the issuer has withdrawn all keys */
 	if (err != KVW_OK)
 		return err;
 	keys->now = keys->next;
@@ -227,7 +227,8 @@ static enum kvw_err read_again(struct kvw_jwt_keys *keys, bool force, char why[W
 	return err;
 }
 
-/* Drops keys that were not seen for too long: the issuer may have withdrawn them. */
+/* Drops the keys if no set could be read for too long, because the issuer may have withdrawn
+ * them. */
 static void drop_old(struct kvw_jwt_keys *keys, int64_t now_ns)
 {
 	int64_t keep_ns = keys->config->auth_jwt_keep_ms * KVW_NS_PER_MS;

@@ -1,15 +1,16 @@
 /*
- * keyring.c - see keyring.h.
+ * keyring.c - a hash table of keys.
  *
- * An open-addressing table of 32-bit entries, at most half full, so that one of 100,000 keys is
- * found with about two cache misses: the table's entry and the key's hash. A hash is as good as
+ * It is an open-addressing table of 32-bit entries, at most half full, so that one of 100,000 keys
+ * is found with about two cache misses: the table's entry and the key's hash. A hash is as good as
  * random, so its first bytes are the first slot.
  *
  * Hashes are compared in constant time. The length of a search reveals at most something about
  * hashes in the table, not about a key: to approach one, a client would have to choose the hash of
  * its text.
  */
-#define OPENSSL_SUPPRESS_DEPRECATED /* SHA256_*: EVP_DigestInit_ex() allocates, and can fail */
+/* for SHA256_*, since EVP_DigestInit_ex() allocates memory and can fail */
+#define OPENSSL_SUPPRESS_DEPRECATED
 
 #include "auth/keyring.h"
 
@@ -45,7 +46,7 @@ void kvw_client_keys_free(struct kvw_client_key *keys, size_t count)
 	free(keys);
 }
 
-/* The slot of this hash, or the free one for it. */
+/* Returns the slot with this hash, or the free one for it. */
 static size_t find_slot(const struct kvw_keyring *ring, const struct kvw_digest *digest)
 {
 	size_t at = place_of(digest) & ring->mask;

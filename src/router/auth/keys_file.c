@@ -1,5 +1,5 @@
 /*
- * keys_file.c - see keys_file.h.
+ * keys_file.c - reads and checks the file of clients' keys.
  *
  * An entry is read like the configuration: by the same document, walk, keys and types
  * (config/keys.def). This file adds the rules between them. The existence of classes and models is
@@ -20,7 +20,7 @@
 #include "settings/walk.h"
 
 #define NAME_MOST  64
-#define NODES_MOST 16000000u /* an entry with all its keys has some 20 */
+#define NODES_MOST 16000000u /* an entry with all its keys has about 20 nodes */
 #define ENTRIES                                                                                    \
 	"`keys:` and a list of entries such as `- {name: NAME, sha256: HASH}` (`keys: []` for "    \
 	"none)"
@@ -34,7 +34,7 @@ static const struct kvw_schema schema = {
 struct reading {
 	struct kvw_walk walk;
 	struct kvw_client_key *keys; /* [count] */
-	struct kvw_place *places;    /* [count], places of their names */
+	struct kvw_place *places;    /* `count` places in the file, one for each key's name */
 	size_t count, room;
 };
 
@@ -74,7 +74,8 @@ static void check_paths(
 				kvw_report_quote(quoted, paths->items[i], strlen(paths->items[i])));
 }
 
-/* A star may only end a name; elsewhere it would be misleading. */
+/* Checks names of models: a star is allowed only at a name's end; elsewhere it would not do what it
+ * seems to. */
 static void check_models(
 	struct reading *r, size_t index, const struct kvw_strings *models, struct kvw_place place)
 {
@@ -207,7 +208,7 @@ static int by_name(const void *a, const void *b, void *arg)
 	return order != 0 ? order : *one < *two ? -1 : 1;
 }
 
-/* Checks the names of a list of valid entries. */
+/* Checks that no two valid entries have the same name. */
 static enum kvw_err check_names(struct reading *r)
 {
 	size_t *order = calloc(r->count + 1, sizeof(*order));

@@ -1,10 +1,11 @@
 /*
- * tenants.c - see tenants.h.
+ * tenants.c - computes the salts of tenants.
  *
- * Both HMAC states of the secret are computed once: a salt then costs hashing two or three blocks,
- * without heap memory.
+ * Both HMAC states of the secret are computed once, so that a salt costs hashing two or three
+ * blocks and no heap memory.
  */
-#define OPENSSL_SUPPRESS_DEPRECATED /* SHA256_*: EVP_MAC_init() allocates, and can fail */
+/* for SHA256_*, since EVP_MAC_init() allocates memory and can fail */
+#define OPENSSL_SUPPRESS_DEPRECATED
 
 #include "auth/tenants.h"
 
@@ -117,7 +118,7 @@ bool kvw_tenants_last(const struct kvw_tenants *tenants)
 	return tenants->from_file;
 }
 
-/* The name's length comes first, so that no other name and salt give the same bytes. */
+/* Hashes the name's length first, so that no other name and salt give the same bytes. */
 static void digest_of(const struct kvw_tenants *tenants, enum purpose purpose,
 	struct kvw_slice tenant, bool has_own, struct kvw_slice own,
 	unsigned char out[SHA256_DIGEST_LENGTH])

@@ -1,5 +1,5 @@
 /*
- * explain_ask.c - the request of `kvway explain` to a running router.
+ * ask.c - sends the request of `kvway explain` to a running router.
  */
 #include "explain/ask.h"
 
@@ -7,7 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Replaces *target by one with this parameter added; NULL: out of memory. */
+/* Replaces *target by a target with this parameter in addition; it becomes NULL if memory is
+ * short. */
 static void add_parameter(char **target, const char *name, const char *value)
 {
 	char *before = *target, *escaped = value == NULL ? NULL : kvw_admin_client_encode(value);
@@ -21,7 +22,7 @@ static void add_parameter(char **target, const char *name, const char *value)
 	free(before);
 }
 
-/* /explain[?path=...][&key=...]. NULL: out of memory. */
+/* Makes /explain[?path=...][&key=...]. Returns NULL if memory is short. */
 static char *make_target(const struct kvw_explain_options *options)
 {
 	char *target = strdup("/explain");

@@ -1,5 +1,5 @@
 /*
- * explain_ask.h - two sources of an explanation: a running router, and a file alone.
+ * ask.h - gets an explanation, from a running router or from a configuration file alone.
  */
 #ifndef KVW_EXPLAIN_ASK_H
 #define KVW_EXPLAIN_ASK_H
@@ -7,15 +7,16 @@
 #include "admin_client.h"
 #include "explain/options.h"
 
-/* POSTs the request to /explain of the router, with that key (NULL: none). KVW_EIO: no answer,
- * reported on err. KVW_ENOMEM. */
+/* Sends the request to the router's /explain by POST, with that key (NULL: none). KVW_EIO: there
+ * was no answer, which was reported on err. KVW_ENOMEM. */
 enum kvw_err kvw_explain_ask(const struct kvw_admin_where *where,
 	const struct kvw_explain_options *options, const char *key, struct kvw_slice request,
 	FILE *err, struct kvw_admin_reply *out) KVW_MUST_CHECK;
 
 struct kvw_config;
 
-/* The same from a fleet and a strategy made for this call, without connections or name look-ups. */
+/* Makes the explanation from a fleet and a strategy that exist only during this call, without
+ * connections or name look-ups. */
 enum kvw_err kvw_explain_cold(const struct kvw_config *config,
 	const struct kvw_explain_options *options, struct kvw_slice request,
 	struct kvw_admin_reply *out) KVW_MUST_CHECK;

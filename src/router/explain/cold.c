@@ -1,5 +1,5 @@
 /*
- * explain_cold.c - an explanation from a configuration file alone.
+ * cold.c - makes an explanation from a configuration file alone.
  *
  * Builds a fleet of the file's workers, without connecting to them, and the configured strategy,
  * both in their state after a start: no worker probed, no request in flight, nothing learned.

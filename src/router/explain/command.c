@@ -1,5 +1,5 @@
 /*
- * explain_command.c - see explain_command.h.
+ * command.c - runs `kvway explain`: reads the request, gets the explanation, prints it.
  */
 #include "explain/command.h"
 
@@ -14,7 +14,7 @@
 
 #define READ_STEP ((size_t)64 << 10)
 
-/* Reads `in`, up to one byte more than the limit. KVW_EIO, KVW_ENOMEM. */
+/* Reads all of `in`, but at most one byte more than the limit. KVW_EIO, KVW_ENOMEM. */
 static enum kvw_err read_all(FILE *in, char **data, size_t *len)
 {
 	char *text = NULL;

@@ -1,13 +1,13 @@
 /*
- * explain_command.h - `kvway explain`: which worker would get a request, and why.
+ * command.h - `kvway explain`: shows which worker would get a request, and why.
  */
 #ifndef KVW_EXPLAIN_COMMAND_H
 #define KVW_EXPLAIN_COMMAND_H
 
 #include <stdio.h>
 
-/* argv[0] is the word `explain`. Reads the request from `in`. Returns the exit status of the
- * program, enum kvw_explain_status. */
+/* argv[0] is the word `explain`. Reads the request from `in`. Returns the program's exit status, an
+ * enum kvw_explain_status. */
 int kvw_explain_command(int argc, char **argv, FILE *in, FILE *out, FILE *err);
 
 #endif

@@ -1,5 +1,5 @@
 /*
- * options.c - see options.h.
+ * options.c - parses the command line of `kvway explain`.
  */
 #include "explain/options.h"
 

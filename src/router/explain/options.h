@@ -1,7 +1,8 @@
 /*
- * options.h - the command line of `kvway explain`.
+ * options.h - parses the command line of `kvway explain`.
  *
- * Called once, before any thread is started: getopt_long keeps its state in globals.
+ * To be called once, before any thread is started, because getopt_long keeps its state in global
+ * variables.
  */
 #ifndef KVW_EXPLAIN_OPTIONS_H
 #define KVW_EXPLAIN_OPTIONS_H
@@ -18,7 +19,8 @@
 /* Exit statuses of `kvway explain`. */
 enum kvw_explain_status {
 	KVW_EXPLAIN_OK = 0,
-	KVW_EXPLAIN_FAILED = 1,      /* an answer, but no explanation; or a file with mistakes */
+	/* the router answered without an explanation, or the file has mistakes */
+	KVW_EXPLAIN_FAILED = 1,
 	KVW_EXPLAIN_USAGE = 2,       /* the command line is wrong, or there is no request */
 	KVW_EXPLAIN_UNREACHABLE = 3, /* no router answers */
 };
@@ -26,15 +28,15 @@ enum kvw_explain_status {
 /* Borrowed from argv. */
 struct kvw_explain_options {
 	struct kvw_admin_options router;
-	const char *path;   /* --path; NULL: decided by the body */
-	const char *key;    /* --key, its name; NULL: no key */
+	const char *path;   /* value of --path; NULL: the body decides */
+	const char *key;    /* value of --key, the name of a key; NULL: none */
 	const char *headers[KVW_EXPLAIN_HEADERS_MAX]; /* --header, "Name: value" */
 	size_t header_count;
 	bool cold;
 };
 
-/* argv[0] is the word `explain`. False: the program exits with *status. Help goes to out,
- * complaints to err. argv may be reordered. */
+/* argv[0] is the word `explain`. Returns false if the program is to exit with *status. Help is
+ * written to out, errors to err. The order of argv may change. */
 bool kvw_explain_options_parse(int argc, char **argv, FILE *out, FILE *err,
 	struct kvw_explain_options *options, enum kvw_explain_status *status) KVW_MUST_CHECK;
 

@@ -1,5 +1,5 @@
 /*
- * explain_table.c - see explain_table.h.
+ * table.c - prints an explanation as text.
  *
  * The first lines show the parsed request, the table compares the workers, the last line states the
  * decision. Text from the router is printed without control characters.
@@ -13,7 +13,7 @@
 
 #define URL_WIDTH_MAX 60
 
-/* Text of a member; "" if there is none. */
+/* Returns the text of a member; "" if there is none. */
 static const char *text_of(const json_t *object, const char *key)
 {
 	const char *text = json_string_value(json_object_get(object, key));
@@ -73,7 +73,7 @@ static void put_worker(FILE *out, const json_t *worker, int width)
 	fputc('\n', out);
 }
 
-/* Text of a code in the answer. */
+/* Returns the words for a code in the answer. */
 static const char *words_of(const char *reason)
 {
 	static const char *const words[][2] = {
@@ -102,7 +102,7 @@ static void put_promise(FILE *out, const json_t *promise, const char *key, const
 		fprintf(out, ", promised %.0f ms %s", ms, what);
 }
 
-/* Absent unless admission is enabled. */
+/* Prints admission, which the answer has only if it is enabled. */
 static void put_admission(FILE *out, const json_t *admission)
 {
 	const json_t *promise = json_object_get(admission, "promise");
@@ -127,7 +127,7 @@ static void put_admission(FILE *out, const json_t *admission)
 	fputs(".\n", out);
 }
 
-/* Prints one of a party's limits; absent: none. */
+/* Prints one limit of a tenant, key or model; prints nothing if the answer does not have it. */
 static void put_limit(FILE *out, const json_t *party, const char *key, const char *what)
 {
 	const json_t *limit = json_object_get(party, key);
@@ -177,7 +177,7 @@ static void put_group(FILE *out, const json_t *root)
 	fputs(")", out);
 }
 
-/* Prints the steps with a result. */
+/* Prints those steps that had a result. */
 static void put_steps(FILE *out, const json_t *steps)
 {
 	for (size_t i = 0; i < json_array_size(steps); i++) {
@@ -225,8 +225,8 @@ static void put_request(FILE *out, const json_t *root)
 	fputc('\n', out);
 }
 
-/* kvaware: prints the source of each line's hits, and the fault if it is not the worker's own
- * events. */
+/* For kvaware: prints where each line's hits are known from, and what is wrong if that is not the
+ * worker's own events. */
 static void put_coverages(FILE *out, const json_t *root)
 {
 	const json_t *workers = json_object_get(root, "workers");

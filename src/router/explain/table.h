@@ -9,11 +9,11 @@
 #include "kvway/err.h"
 #include "kvway/slice.h"
 
-/* json: the answer of POST /explain with status 200. KVW_EPROTO: another format; nothing was
- * printed. */
+/* json is the answer of POST /explain with status 200. KVW_EPROTO: it has another format, and
+ * nothing was printed. */
 enum kvw_err kvw_explain_table_print(struct kvw_slice json, FILE *out) KVW_MUST_CHECK;
 
-/* Prints the message of an error in OpenAI's form to `err`, or the text itself if it has another
+/* Prints the message of an error in OpenAI's form to `err`; the whole text if it has another
  * form. */
 void kvw_explain_error_print(long status, struct kvw_slice json, FILE *err);
 

@@ -1,5 +1,5 @@
 /*
- * feed.c - see feed.h.
+ * feed.c - runs the feed's thread: sockets, posts and timers of all modules.
  *
  *   other threads --post--> ring --eventfd--.
  *   workers --tcp--> ZeroMQ's I/O thread --> sockets --> zmq_poll --> modules --> exact index
@@ -31,14 +31,16 @@
 #include "state/memory.h"
 
 #define TICK_NS      (100 * KVW_NS_PER_MS)
-#define PURGE_CHUNK  64    /* purged workers reported at a time */
-#define SOCKETS_MAX  65000 /* below what ZeroMQ allows; 64 workers need 128 */
-#define SOCKETS_FREE 64    /* in addition to two for each rank of each worker */
-#define RECALL_NS    (2 * KVW_NS_PER_MS) /* for records of the former process, per turn */
+#define PURGE_CHUNK  64    /* purged workers that are passed to a module in one call */
+#define SOCKETS_MAX  65000 /* limit of sockets, below what ZeroMQ allows; 64 workers need 128 */
+#define SOCKETS_FREE 64    /* sockets in addition to two for each rank of each worker */
+/* time per turn for reading records of the former process */
+#define RECALL_NS    (2 * KVW_NS_PER_MS)
 
 struct watch {
 	void *socket; /* NULL: ended */
-	int fd;       /* of a loop, whose handle is `socket`; -1: a socket of ZeroMQ */
+	/* descriptor of an event loop, named by `socket`; -1: `socket` is a ZeroMQ socket */
+	int fd;
 	kvw_feed_read_fn *fn;
 	void *ctx;
 };
@@ -56,7 +58,7 @@ struct post {
 
 struct kvw_feed {
 	struct kvw_feed_deps deps;
-	void *states[KVW_FEED_MODULES]; /* of deps.modules; fixed after start */
+	void *states[KVW_FEED_MODULES]; /* one per deps.modules; unchanged after start */
 	void *context;
 	int wake; /* eventfd */
 	pthread_t thread;
@@ -65,25 +67,28 @@ struct kvw_feed {
 
 	/* feed thread */
 	struct watch *watches;  /* [watch_count] */
-	zmq_pollitem_t *polled; /* [watch_room + 1]: the wake descriptor, then watches */
+	zmq_pollitem_t *polled; /* [watch_room + 1]: first the wake descriptor, then the watches */
 	size_t watch_count, watch_room;
 	bool watches_ended; /* some are marked */
 	struct timer *timers;
 	size_t timer_count;
 	int64_t now_ns;
 	struct kvw_lag lag;
-	_Atomic uint64_t counts[KVW_FEED_COUNTERS]; /* POSTS_REFUSED: any thread */
+	_Atomic uint64_t counts[KVW_FEED_COUNTERS]; /* POSTS_REFUSED is counted by any thread */
 	_Atomic uint32_t sockets;
-	/* Start of listening in the former process's place; 0: no, or an engine was heard. */
+	/* When listening in the former process's place began; 0: it did not, or an engine was heard
+	 * since. */
 	int64_t listens_ns;
-	_Atomic int64_t handover_ns; /* see kvw_feed_stats */
+	_Atomic int64_t handover_ns; /* see struct kvw_feed_stats */
 	_Atomic bool settled;
-	bool reads;              /* fixed before hand_over: the next process reads the records */
-	_Atomic int kept;        /* memory file of them; -1: none, or given away */
+	/* set before hand_over and then unchanged: the next process reads the records */
+	bool reads;
+	_Atomic int kept; /* memory file with the records; -1: none, or passed to the caller */
 	_Atomic bool handed_over;
-	/* Fixed before listen_now: the former process's file; -1: none. */
+	/* The former process's memory file, unchanged after listen_now; -1: none. */
 	int handed;
-	struct kvw_state_reader *recalls;  /* NULL: no records are read */
+	/* reader of the handed-over records; NULL: none are being read */
+	struct kvw_state_reader *recalls;
 	uint64_t recalled;                 /* records */
 	int64_t recall_begun_ns;
 
@@ -133,7 +138,7 @@ static void wake(struct kvw_feed *feed)
 
 	do {
 		written = write(feed->wake, &one, sizeof(one));
-	} while (written < 0 && errno == EINTR); /* EAGAIN: it is awake many times over */
+	} while (written < 0 && errno == EINTR); /* EAGAIN: enough wake-ups are pending already */
 }
 
 /* --- counters and status --- */
@@ -274,8 +279,8 @@ static void drop_ended(struct kvw_feed *feed)
 	feed->watches_ended = false;
 }
 
-/* Returns the number of polled watches. The list is rebuilt each time, which costs less than
- * zmq_poll itself. */
+/* Waits, and returns the number of polled watches. The list is rebuilt each time, which costs less
+ * than zmq_poll itself. */
 static size_t wait_for_something(struct kvw_feed *feed, int64_t timeout_ns)
 {
 	long timeout_ms = (long)((timeout_ns + KVW_NS_PER_MS - 1) / KVW_NS_PER_MS);
@@ -301,7 +306,7 @@ static void report_purged(struct kvw_feed *feed, const uint32_t *purged, size_t 
 			feed->deps.modules[i]->purged(feed->states[i], purged, count);
 }
 
-/* Executes purges requested by other threads. */
+/* Carries out purges that other threads have requested. */
 static void purge(struct kvw_feed *feed)
 {
 	uint32_t purged[PURGE_CHUNK];
@@ -313,7 +318,7 @@ static void purge(struct kvw_feed *feed)
 	} while (count == PURGE_CHUNK);
 }
 
-/* Reads messages after purges: later events of a purged worker are of its new cache. */
+/* Reads messages, after the purges: later events of a purged worker describe its new cache. */
 static void read_sockets(struct kvw_feed *feed, size_t count)
 {
 	for (size_t i = 0; i < count; i++) {
@@ -321,8 +326,8 @@ static void read_sockets(struct kvw_feed *feed, size_t count)
 
 		if ((feed->polled[i + 1].revents & ZMQ_POLLIN) == 0)
 			continue;
-		/* The entry is read again each time: the call may end this watch, and grow the
-		 * array. */
+		/* The entry is read again each time, since the call may end this watch, and grow
+		 * the array. */
 		for (int n = 0; n < KVW_FEED_BURST; n++) {
 			purge(feed);
 			if (feed->watches[i].socket != watch.socket ||
@@ -369,7 +374,7 @@ static bool take_post(struct kvw_feed *feed, struct post *post)
 	return taken;
 }
 
-/* Runs the posts that wait now, so that posts that post do not starve the sockets. */
+/* Runs only the posts that wait now, so that posts that add posts do not starve the sockets. */
 static void run_posts(struct kvw_feed *feed)
 {
 	struct post post;
@@ -420,8 +425,9 @@ static void end_recall(struct kvw_feed *feed, bool all_came)
 			feed->deps.modules[i]->recalled(feed->states[i], all_came);
 }
 
-/* Reads some records in each turn, so that engines' events do not wait. Until all are read no
- * engine may connect: its messages would seem to follow the records. */
+/* Reads some of the handed-over records in each turn, so that engines' events need not wait for
+ * long. No engine may connect before all records are read, since its messages would seem to be
+ * older than the records. */
 static void recall_some(struct kvw_feed *feed, void *arg)
 {
 	int64_t until_ns = kvw_clock_ns() + RECALL_NS;
@@ -506,8 +512,8 @@ static void write_kept(struct kvw_feed *feed)
 	atomic_store(&feed->kept, fd);
 }
 
-/* No engine has connected here, so the former process's records are still complete: passes them on
- * to the next one. */
+/* Passes the former process's records on to the next process. No engine has connected to this
+ * process, so that they are still complete. */
 static void pass_on(struct kvw_feed *feed)
 {
 	if (feed->reads) {
@@ -583,7 +589,7 @@ enum kvw_err kvw_feed_every(struct kvw_feed *feed, int64_t interval_ns, kvw_feed
 	return KVW_OK;
 }
 
-/* Nanoseconds until the next timer; there is always one. */
+/* Returns the nanoseconds until the next timer; there is always one. */
 static int64_t until_timer(const struct kvw_feed *feed)
 {
 	int64_t due_ns = INT64_MAX;
@@ -602,11 +608,11 @@ static void run_timers(struct kvw_feed *feed)
 		if (timer->due_ns > feed->now_ns)
 			continue;
 		timer->due_ns = feed->now_ns + timer->interval_ns;
-		timer->fn(feed, timer->ctx); /* may move the array */
+		timer->fn(feed, timer->ctx); /* the call may move the array */
 	}
 }
 
-/* Runs the index's housekeeping. */
+/* Timer: the index's housekeeping. */
 static void tick_feed(struct kvw_feed *feed, void *ctx)
 {
 	uint32_t purged[PURGE_CHUNK];
@@ -739,7 +745,7 @@ void kvw_feed_stop(struct kvw_feed *feed)
 		if (feed->states[i] != NULL)
 			feed->deps.modules[i]->stop(feed->states[i]);
 	if (feed->context != NULL)
-		zmq_ctx_term(feed->context); /* waits for sockets that a module left open */
+		zmq_ctx_term(feed->context); /* waits until modules have closed their sockets */
 	if (feed->wake >= 0)
 		close(feed->wake);
 	pthread_mutex_destroy(&feed->status_lock);

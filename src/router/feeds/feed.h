@@ -22,12 +22,12 @@
 #include "kvway/keep.h"
 
 #define KVW_FEED_BURST   64
-#define KVW_FEED_POSTS   1024 /* posted calls that wait at once */
+#define KVW_FEED_POSTS   1024 /* limit of waiting calls from kvw_feed_post */
 #define KVW_FEED_MODULES 4
 
 struct kvw_feed;
 
-/* A protocol that workers speak. Static. */
+/* A protocol in which workers report their caches. Static. */
 struct kvw_feed_module {
 	const char *name;
 
@@ -40,37 +40,39 @@ struct kvw_feed_module {
 	 * index. */
 	void (*purged)(void *state, const uint32_t *workers, size_t count);
 
-	/* Optional, feed thread, with deps->waits: engines may connect from now on. */
+	/* Optional, feed thread, with deps->waits: called when engines may connect. */
 	void (*listen)(void *state);
-	/* Optional, feed thread: another process listens. Closes the sockets to which engines
+	/* Optional, feed thread: another process listens now. Closes the sockets to which engines
 	 * connect. */
 	void (*hand_over)(void *state);
-	/* Optional, feed thread, after hand_over: writes the state with which the next process goes
-	 * on without asking again. */
+	/* Optional, feed thread, after hand_over: writes the state from which the next process can
+	 * continue without asking the workers again. */
 	enum kvw_err (*keep)(void *state, const struct kvw_keep_out *out);
-	/* Optional, feed thread, before listen: takes a record of the former process, of any
-	 * module; recalled is called after the last one; all_came: no record is missing. */
+	/* Optional, feed thread, before listen: recall takes one record of the former process, of
+	 * any module; recalled is called after the last record; all_came: no record is missing. */
 	void (*recall)(void *state, enum kvw_keep_kind kind, const uint8_t *record, size_t len);
 	void (*recalled)(void *state, bool all_came);
-	/* Optional, feed thread: whether every reachable worker has reported its cache, or shown
-	 * that it will not. */
+	/* Optional, feed thread: returns whether every reachable worker has reported its cache, or
+	 * shown that it will not. */
 	bool (*settled)(void *state);
 
-	/* Called after the thread has ended: closes its sockets. Only if start set a state. */
+	/* Called after the thread has ended: closes the module's sockets. Only if start set a
+	 * state. */
 	void (*stop)(void *state);
 };
 
-/* All borrowed, and outlive the feed. */
+/* All members are borrowed, and must outlive the feed. */
 struct kvw_feed_deps {
 	const struct kvw_config *config;
 	struct kvw_fleet *fleet;
 	struct kvw_exact *exact;
 	struct kvw_kvspaces *spaces;
-	/* Used by kvw_feed_start alone; NULL: no socket is inherited or passed on. */
+	/* Used only during kvw_feed_start; NULL: no socket is inherited or passed on. */
 	struct kvw_sockets *sockets;
-	/* Engines may connect only after kvw_feed_listen: another process still listens. */
+	/* Engines may connect only after kvw_feed_listen, since another process still listens. */
 	bool waits;
-	const struct kvw_feed_module *modules[KVW_FEED_MODULES + 1]; /* up to the first NULL */
+	/* the modules, up to the first NULL */
+	const struct kvw_feed_module *modules[KVW_FEED_MODULES + 1];
 };
 
 /* Makes the thread and starts its modules. KVW_EINVAL: an address is invalid or cannot be bound;
@@ -81,14 +83,15 @@ void kvw_feed_stop(struct kvw_feed *feed); /* NULL is allowed; joins the thread 
 
 /* --- any thread --- */
 
-/* Ends deps.waits: the former process has stopped listening. Takes handed, a memory file with the
- * records of its modules; -1: none. A fault in it is logged, and the records are lost. */
+/* Ends deps.waits, since the former process has stopped listening. Takes `handed`, a memory file
+ * with the records of its modules; -1: none. A fault in the file is logged, and the records are
+ * lost. */
 void kvw_feed_listen(struct kvw_feed *feed, int handed);
-/* Hands over: engines connect to another process from now on. Waits until the sockets are closed
- * and, with `reads`, the modules' records are written, or wait_ns are over. Returns a memory file
- * of the records, the caller's; -1: none. */
+/* Hands over: from now on engines connect to another process. Waits until the sockets are closed
+ * and, with `reads`, the modules' records are written, but at most wait_ns. Returns a memory file
+ * with the records, which the caller owns; -1: none. */
 int kvw_feed_hand_over(struct kvw_feed *feed, int64_t wait_ns, bool reads);
-/* Whether all modules were settled at the last tick. */
+/* Returns whether all modules were settled at the last tick. */
 bool kvw_feed_settled(const struct kvw_feed *feed);
 
 /* Runs fn(arg) on the feed's thread, soon. KVW_ELIMIT: KVW_FEED_POSTS posts wait already;
@@ -98,7 +101,8 @@ typedef void kvw_feed_fn(struct kvw_feed *feed, void *arg);
 enum kvw_err kvw_feed_post(struct kvw_feed *feed, kvw_feed_fn *fn, void *arg) KVW_MUST_CHECK;
 bool kvw_feed_stopped(const struct kvw_feed *feed);
 
-/* The state from this module's start; NULL: none, or not a module of the feed. */
+/* Returns the state that this module's start set; NULL: none, or the feed does not have the
+ * module. */
 void *kvw_feed_module_state(const struct kvw_feed *feed, const struct kvw_feed_module *module);
 
 /* Counters since start. */
@@ -107,49 +111,52 @@ enum kvw_feed_counter {
 	KVW_FEED_BYTES,            /* of them */
 	KVW_FEED_BATCHES,          /* applied */
 	KVW_FEED_EVENTS,           /* applied */
-	KVW_FEED_REFUSED,          /* messages that are malformed or unreadable */
-	KVW_FEED_GAPS,             /* missing numbers in a worker's sequence */
+	KVW_FEED_REFUSED,          /* messages that are malformed or cannot be read */
+	KVW_FEED_GAPS,             /* gaps in the sequence numbers of workers */
 	KVW_FEED_REPLAYS,          /* requested */
-	KVW_FEED_REPLAYED_BATCHES, /* applied from replays; also in BATCHES */
+	KVW_FEED_REPLAYED_BATCHES, /* batches applied from replays; counted in BATCHES, too */
 	KVW_FEED_LOST_BATCHES,     /* batches that no replay could recover */
-	KVW_FEED_DROPPED_EVENTS,   /* at least one per lost batch; and unknown events */
-	KVW_FEED_RESTARTS,         /* of engines, by their sequence */
+	/* events dropped, at least one per lost batch; and events of unknown types */
+	KVW_FEED_DROPPED_EVENTS,
+	KVW_FEED_RESTARTS,         /* restarts of engines, found by their sequence numbers */
 	KVW_FEED_POSTS_REFUSED,
 	KVW_FEED_COUNTERS
 };
 
-/* Text of a counter for metrics, for example "messages". */
+/* Returns a counter's label for metrics, for example "messages". */
 const char *kvw_feed_counter_name(enum kvw_feed_counter counter);
 
-/* Upper bounds of the lag's histogram, seconds; a last bucket has all values above. */
+/* Upper bounds of the lag's histogram, in seconds; a last bucket counts greater values. */
 #define KVW_FEED_LAGS 13
 extern const double kvw_feed_lag_bounds[KVW_FEED_LAGS];
 
 struct kvw_feed_stats {
 	uint64_t counts[KVW_FEED_COUNTERS];
-	uint64_t lags[KVW_FEED_LAGS + 1]; /* live batches by lag, not cumulated, since start */
+	/* live batches since the start by lag, each in one bucket */
+	uint64_t lags[KVW_FEED_LAGS + 1];
 	double lag_sum_s;                 /* of them */
-	/* Lag of live batches in the last 30 to 60 s: from the engine's own time stamp until they
-	 * were applied; negative: there was no batch. Clocks that differ show here. */
+	/* Lag of live batches in the last 30 to 60 s: the time from the engine's own time stamp
+	 * until a batch was applied; negative: there was no batch. Differing clocks show here. */
 	double lag_p50_ms, lag_p99_ms;
-	int64_t cpu_ns;                       /* of the feed's thread */
+	int64_t cpu_ns;                       /* CPU time of the feed's thread */
 	uint32_t sockets;                     /* watched */
-	/* Time from listening in the former process's place until an engine was heard; 0: never. */
+	/* Time from listening in the former process's place until an engine was heard; 0: none
+	 * was. */
 	int64_t handover_ns;
-	uint32_t coverages[KVW_REPORTER_COUNT][3]; /* workers by enum kvw_coverage */
+	uint32_t coverages[KVW_REPORTER_COUNT][3]; /* number of workers by enum kvw_coverage */
 };
 
 /* Fills *out. */
 void kvw_feed_stats(struct kvw_feed *feed, struct kvw_feed_stats *out);
 
-/* Status of one worker by one reporter. */
+/* Status of one worker, by one kind of reporter. */
 struct kvw_feed_status {
 	enum kvw_coverage coverage;
 	uint32_t sources;  /* streams of events */
-	uint64_t sequence; /* of the last message of any of them */
-	int64_t lag_ns;    /* of it; negative: unknown */
-	int64_t heard_ns;  /* time of its arrival, monotonic; 0: none */
-	/* Why the coverage is not FULL, and a remedy; empty: no fault. */
+	uint64_t sequence; /* number of the last message of any of its ranks */
+	int64_t lag_ns;    /* lag of that message; negative: unknown */
+	int64_t heard_ns;  /* when that message arrived, monotonic; 0: none did */
+	/* Why the coverage is not FULL, and what helps; empty: it is. */
 	char wrong[256];
 };
 
@@ -157,22 +164,22 @@ struct kvw_feed_status {
 enum kvw_err kvw_feed_worker_status(struct kvw_feed *feed, uint32_t worker,
 	enum kvw_reporter reporter, struct kvw_feed_status *out) KVW_MUST_CHECK;
 
-/* --- modules, on the feed's thread or in start --- */
+/* --- for modules, on the feed's thread or in start --- */
 
 const struct kvw_feed_deps *kvw_feed_deps(const struct kvw_feed *feed);
 void *kvw_feed_context(struct kvw_feed *feed);     /* ZeroMQ's */
-int64_t kvw_feed_now(const struct kvw_feed *feed); /* monotonic ns, of this turn */
+int64_t kvw_feed_now(const struct kvw_feed *feed); /* start of this turn, monotonic ns */
 
-/* Calls fn while the socket can be read: fn reads one message, and returns false when there was
- * none. KVW_ENOMEM. */
+/* Has fn called while the socket can be read: fn reads one message, and returns false when there
+ * was none. KVW_ENOMEM. */
 typedef bool kvw_feed_read_fn(void *socket, void *ctx);
 enum kvw_err kvw_feed_watch(
 	struct kvw_feed *feed, void *socket, kvw_feed_read_fn *fn, void *ctx) KVW_MUST_CHECK;
-void kvw_feed_unwatch(struct kvw_feed *feed, void *socket); /* also from within fn */
+void kvw_feed_unwatch(struct kvw_feed *feed, void *socket); /* may be called from within fn */
 
-/* The same for a descriptor of an event loop, such as struct kvw_io_set's: fn is called with
- * `handle`, which names the watch for kvw_feed_unwatch, and returns false when the loop has nothing
- * more to do now. KVW_ENOMEM. */
+/* The same for the descriptor of an event loop, such as struct kvw_io_set's. fn is called with
+ * `handle`, which also names the watch for kvw_feed_unwatch, and returns false when the loop has
+ * nothing more to do. KVW_ENOMEM. */
 enum kvw_err kvw_feed_watch_fd(struct kvw_feed *feed, int fd, void *handle, kvw_feed_read_fn *fn,
 	void *ctx) KVW_MUST_CHECK;
 
@@ -180,18 +187,18 @@ enum kvw_err kvw_feed_watch_fd(struct kvw_feed *feed, int fd, void *handle, kvw_
 enum kvw_err kvw_feed_every(
 	struct kvw_feed *feed, int64_t interval_ns, kvw_feed_fn *fn, void *ctx) KVW_MUST_CHECK;
 
-/* To be called when a message came by a socket to which engines connect. */
+/* Called when a message arrived on a socket to which engines connect. */
 void kvw_feed_heard_there(struct kvw_feed *feed);
 
 void kvw_feed_count(struct kvw_feed *feed, enum kvw_feed_counter counter, uint64_t n);
 
-/* Records that a message of a worker was applied. sent_ns: its own time stamp, wall clock; 0: none,
- * or its age is meaningless. */
+/* Records that a message of a worker was applied. sent_ns: the message's own time stamp, wall
+ * clock; 0: it has none, or its age means nothing. */
 void kvw_feed_heard(struct kvw_feed *feed, uint32_t worker, enum kvw_reporter reporter,
 	uint64_t sequence, int64_t sent_ns);
 
-/* Sets a reporter's coverage of a worker, in the exact view and in its status; wrong: cut if too
- * long, "": no fault. */
+/* Sets a reporter's coverage of a worker, in the exact view and in the worker's status; wrong: the
+ * reason, cut if too long; "": none. */
 void kvw_feed_set_coverage(struct kvw_feed *feed, uint32_t worker, enum kvw_reporter reporter,
 	enum kvw_coverage coverage, uint32_t sources, const char *wrong);
 

@@ -1,5 +1,5 @@
 /*
- * kvspace.c - see kvspace.h.
+ * kvspace.c - keeps the key spaces and computes a prompt's keys.
  *
  * The table only grows, and has KVW_EXACT_CHAINS places from the start: the feed's thread writes
  * the next place and then publishes the count with release order; readers load the count with
@@ -21,8 +21,9 @@
 
 struct kvw_kvspaces {
 	struct kvw_kvspace items[KVW_EXACT_CHAINS];
-	uint64_t roots[KVW_EXACT_CHAINS]; /* LMCache: the key before the first chunk */
-	_Atomic size_t count;             /* release: items below it are complete */
+	/* LMCache: the key that precedes a prompt's first chunk */
+	uint64_t roots[KVW_EXACT_CHAINS];
+	_Atomic size_t count;             /* the items below it are complete (release order) */
 };
 
 enum kvw_err kvw_kvspaces_create(struct kvw_kvspaces **out)
@@ -57,7 +58,7 @@ const struct kvw_kvspace *kvw_kvspaces_get(const struct kvw_kvspaces *spaces, si
 
 /* --- feed thread --- */
 
-/* Publishes a space; all its members but the number are set. */
+/* Publishes a space, of which all members but the number are set. */
 static uint32_t add_root(
 	struct kvw_kvspaces *spaces, const struct kvw_kvspace *space, uint64_t root)
 {
@@ -70,7 +71,8 @@ static uint32_t add_root(
 	return (uint32_t)count;
 }
 
-/* The space with the reporter and block size of `added`, by chain or by position. */
+/* Finds or adds the space with the reporter and block size of `added`, whose keys go by chain or by
+ * position. */
 static enum kvw_err take_space(
 	struct kvw_kvspaces *spaces, const struct kvw_kvspace *added, uint32_t *space)
 {
@@ -119,7 +121,7 @@ static bool equal_text(const char *a, const char *b)
 	return a == b || (a != NULL && b != NULL && strcmp(a, b) == 0);
 }
 
-/* Whether both recipes give every prompt the same keys, by their settings. */
+/* Returns whether both recipes have the same settings, and so give every prompt the same keys. */
 static bool equal_recipe(const struct kvw_lmcache_recipe *a, const struct kvw_lmcache_recipe *b)
 {
 	return a->algorithm == b->algorithm && a->siphash == b->siphash && a->extra == b->extra &&
@@ -177,7 +179,7 @@ uint64_t kvw_kvspace_position_key(
 	return kvw_block_key(kvw_block_key(root, &nth, 1), tokens, count);
 }
 
-/* Makes room for the keys of `tokens` tokens in each of the first `count` spaces. */
+/* Makes room for the keys that `tokens` tokens have in the first `count` spaces. */
 static enum kvw_err make_room(
 	struct kvw_kvchains *chains, const struct kvw_kvspaces *spaces, size_t count, size_t tokens)
 {
@@ -229,7 +231,7 @@ enum kvw_err kvw_kvchains_fill(struct kvw_kvchains *chains, const struct kvw_kvs
 		const struct kvw_kvspace *space = &spaces->items[i];
 		size_t whole = prompt->count / space->block_tokens, made = 0;
 
-		/* The limit of whole blocks excludes a partial chunk. */
+		/* Limited to whole blocks, since a partial chunk has no key. */
 		err = fill_one(spaces, i, prompt, chains->keys + used, whole, &made);
 		chains->chains[i] = (struct kvw_exact_chain){.reporter = space->reporter,
 			.space = space->number,

@@ -1,5 +1,5 @@
 /*
- * lag.c - see lag.h.
+ * lag.c - counts lags and computes recent quantiles.
  *
  * Two half windows: one is filled while the other still counts; every 30 seconds the older one is
  * emptied and filled next. A quantile is the upper bound of its fine bucket.
@@ -11,7 +11,7 @@
 #include "base/clock.h"
 
 #define HALF_NS (30 * KVW_NS_PER_S)
-#define LEAST   4 /* octave of the first fine bucket: 16 us */
+#define LEAST   4 /* octave of the first fine bucket, which starts at 16 us */
 
 const double kvw_feed_lag_bounds[KVW_FEED_LAGS] = {
 	0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 5, 30};
@@ -23,7 +23,8 @@ void kvw_lag_init(struct kvw_lag *lag, int64_t now_ns)
 	atomic_store(&lag->p99_us, -1);
 }
 
-/* Bucket of a lag in microseconds: octave and the two bits after the leading one. */
+/* Returns the bucket of a lag in microseconds: its octave, and the two bits after the leading
+ * one. */
 static uint32_t fine_of(uint64_t us)
 {
 	uint32_t octave, bucket;
@@ -58,7 +59,8 @@ void kvw_lag_add(struct kvw_lag *lag, int64_t lag_ns)
 	lag->halves[lag->half][fine_of(us)]++;
 }
 
-/* Smallest bound that has at least `share` of the window below it; -1: the window is empty. */
+/* Returns the smallest bound below which at least `share` of the window lies; -1: the window is
+ * empty. */
 static int64_t quantile(const struct kvw_lag *lag, double share)
 {
 	uint64_t total = 0, seen = 0;

@@ -13,18 +13,18 @@
 
 #include "feeds/feed.h"
 
-#define KVW_LAG_FINE 96 /* buckets of the window: four to an octave, from 16 us to 4 minutes */
+#define KVW_LAG_FINE 96 /* fine buckets of the window: four to an octave, from 16 us to 4 minutes */
 
-/* Zeroed, then kvw_lag_init. */
+/* Counts of lags. The owner zeroes it, then calls kvw_lag_init. */
 struct kvw_lag {
 	_Atomic uint64_t counts[KVW_FEED_LAGS + 1];
 	_Atomic uint64_t sum_us;
 	_Atomic int64_t p50_us, p99_us; /* -1: the window is empty */
 	/* writer only */
 	uint32_t halves[2][KVW_LAG_FINE];
-	uint32_t half;     /* the window that is being filled */
-	int64_t turned_ns; /* start of that window */
-	int64_t told_ns;   /* time of the last quantiles */
+	uint32_t half;     /* which half of the window is being filled */
+	int64_t turned_ns; /* when that half was begun */
+	int64_t told_ns;   /* when the quantiles were last computed */
 };
 
 void kvw_lag_init(struct kvw_lag *lag, int64_t now_ns);

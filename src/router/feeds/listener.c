@@ -1,5 +1,5 @@
 /*
- * listener.c - see listener.h.
+ * listener.c - a listening socket for engines, which a new kvway can inherit from the former one.
  */
 #include "feeds/listener.h"
 

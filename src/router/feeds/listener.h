@@ -11,13 +11,13 @@
 
 #include "server/sockets.h"
 
-/* The listening socket for tcp://HOST:PORT, or -1: libzmq has to bind the address, and reports
- * failures; such a socket cannot be inherited. sockets: NULL allowed, then always -1. The main
- * thread. */
+/* Returns the listening socket for tcp://HOST:PORT. -1: none was opened, and libzmq has to bind the
+ * address, and reports failures; such a socket cannot be inherited. sockets: may be NULL, and then
+ * the result is -1. Called by the main thread. */
 int kvw_listener_open(struct kvw_sockets *sockets, const char *endpoint, bool ipv6);
 
-/* Binds a ZeroMQ socket; takes fd if it is not negative, also on failure. False: errno is
- * zmq_errno(). */
+/* Makes a ZeroMQ socket listen at the endpoint. Takes fd, the socket to listen on, also on failure;
+ * negative: libzmq binds the endpoint itself. False: zmq_errno() has the cause. */
 bool kvw_listener_give(void *socket, const char *endpoint, int fd) KVW_MUST_CHECK;
 
 #endif

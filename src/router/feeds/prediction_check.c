@@ -1,12 +1,12 @@
 /*
- * prediction_check.c - see prediction_check.h.
+ * prediction_check.c - checks exact predictions of cached tokens against answers.
  */
 #include "feeds/prediction_check.h"
 
 #include "base/log.h"
 
 #define WRONG_MOST  (KVW_PREDICTION_CHECK_WINDOW / 2)
-/* As few as this: complain again if it comes back. */
+/* With so few wrong predictions the check is calm again, and reports the next series. */
 #define WRONG_CALM  (KVW_PREDICTION_CHECK_WINDOW / 8)
 
 bool kvw_prediction_check_right(uint32_t predicted, uint32_t cached, uint32_t block_tokens)

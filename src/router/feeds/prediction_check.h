@@ -17,9 +17,9 @@
 
 #include "fleet/fleet.h"
 
-/* The last predictions of one worker. Zeroed: none. */
+/* Which of the last predictions of one worker were wrong. Zeroed: none was made. */
 struct kvw_prediction_check {
-	/* Last predictions, newest lowest: bit too many, bit + 32 too few. */
+	/* Last predictions, the newest in the lowest bit: bit n: too high, bit n + 32: too low. */
 	_Atomic uint64_t history;
 	_Atomic uint32_t noted;
 	_Atomic bool complained;
@@ -27,11 +27,11 @@ struct kvw_prediction_check {
 
 #define KVW_PREDICTION_CHECK_WINDOW 32
 
-/* Whether the prediction is right within a block. */
+/* Returns whether the prediction differs from the answer by less than a block. */
 bool kvw_prediction_check_right(uint32_t predicted, uint32_t cached, uint32_t block_tokens);
 
-/* Records one prediction. True, once until most are right again: more than half were wrong.
- * *too_many: most of those were too high. */
+/* Records one prediction. Returns true when more than half of the last ones were wrong, and then
+ * not again until most are right. *too_many: most of the wrong ones were too high. */
 bool kvw_prediction_check_note(struct kvw_prediction_check *prediction_check, uint32_t predicted,
 	uint32_t cached, uint32_t block_tokens, bool *too_many);
 

@@ -1,5 +1,5 @@
 /*
- * sources.c - see sources.h.
+ * sources.c - passes the proxy's questions about a request on to the feeds.
  *
  * LMCache's users look for the lines "Routing request to INSTANCE found by kvaware router" and
  * "Matched instance url None". One line of each per second is written at info, the rest at debug: a
@@ -18,7 +18,8 @@
 
 #define INSTANCE_MAX  256
 #define LOG_NS        KVW_NS_PER_S
-#define BLOCK_ASSUMED 16 /* tokens, if the worker does not report its block size */
+/* assumed tokens of a block, if the worker does not report its block size */
+#define BLOCK_ASSUMED 16
 
 enum kvw_err kvw_sources_create(const struct kvw_sources_deps *deps, struct kvw_sources **out)
 {
@@ -74,27 +75,34 @@ bool kvw_sources_unmapped(const struct kvw_sources *sources)
 	return stats.instances > 0;
 }
 
-/* LMCache's name of the worker's instance, or of the server of its node; 0: it has none. */
-static size_t instance_of(
-	const struct kvw_sources *sources, uint32_t worker, char *name, size_t size)
+static size_t instance_in(struct kvw_lmcache *lmcache, struct kvw_coordinator *coordinator,
+	uint32_t worker, char *name, size_t size)
 {
 	size_t len = 0;
 
-	if (sources->lmcache != NULL)
-		len = kvw_lmcache_instance_of(sources->lmcache, worker, name, size);
-	if (len == 0 && sources->coordinator != NULL)
-		len = kvw_coordinator_instance_of(sources->coordinator, worker, name, size);
+	if (size > 0)
+		name[0] = '\0';
+	if (lmcache != NULL)
+		len = kvw_lmcache_instance_of(lmcache, worker, name, size);
+	if (len == 0 && coordinator != NULL)
+		len = kvw_coordinator_instance_of(coordinator, worker, name, size);
 	return len;
 }
 
-/* Whether the worker was chosen by its reported blocks. Then *name is LMCache's name of it, or its
- * URL if only the engine reports them. Sent but unreported blocks (routing/claims.h) do not
- * count. */
+size_t kvw_sources_instance_of(
+	const struct kvw_feed *feed, uint32_t worker, char *name, size_t size)
+{
+	return instance_in(kvw_lmcache_of(feed), kvw_coordinator_of(feed), worker, name, size);
+}
+
+/* Returns whether the worker was chosen because of blocks that it reported. Then *name is LMCache's
+ * name of it, or its URL if only the engine reports. Blocks of prompts that were sent and not
+ * reported yet (routing/claims.h) do not count. */
 static bool found_by_reports(const struct kvw_sources *sources,
 	const struct kvw_route_request *route, const struct kvw_worker *worker, char *name,
 	size_t size)
 {
-	struct kvw_kvindex_hits hits; /* filled for existing workers only */
+	struct kvw_kvindex_hits hits; /* filled only for workers that exist */
 	bool found = false;
 
 	for (uint32_t i = 0; i < route->exact_count; i++) {
@@ -107,7 +115,8 @@ static bool found_by_reports(const struct kvw_sources *sources,
 		if (hits.blocks[worker->id] == 0)
 			continue;
 		if (chain->reporter == KVW_REPORTER_LMCACHE &&
-			instance_of(sources, worker->id, name, size) > 0)
+			instance_in(
+				sources->lmcache, sources->coordinator, worker->id, name, size) > 0)
 			return true;
 		(void)snprintf(name, size, "%s", worker->url);
 		found = true;
@@ -152,11 +161,13 @@ void kvw_sources_routed(struct kvw_sources *sources, const struct kvw_route_requ
 	if (sources->lmcache != NULL && prompt != NULL)
 		kvw_lmcache_routed(
 			sources->lmcache, worker->id, prompt->tokens, prompt->count, now_ns);
+	if (sources->coordinator != NULL && prompt != NULL)
+		kvw_coordinator_routed(sources->coordinator, worker->id, prompt);
 	log_routed(sources, route, decision, worker, now_ns);
 }
 
-/* Allowed error of a right prediction, in tokens: one block of its source. LMCache does not report
- * the engine's own cache, which may have the rest of an LMCache chunk. */
+/* Returns the allowed error of a right prediction, in tokens: one block of its source. LMCache does
+ * not report the engine's own cache, which may have the rest of an LMCache chunk. */
 static uint32_t slack_of(const struct kvw_sources *sources, const struct kvw_worker *worker)
 {
 	uint32_t block = atomic_load_explicit(&worker->block_size, memory_order_relaxed);

@@ -1,13 +1,14 @@
 /*
- * vllm_apply.c - see vllm_apply.h.
+ * vllm_apply.c - applies KV events to the exact index.
  *
  * A key covers tokens, adapter and salt, as a request's own chain does. Other distinguishing data
  * of a block (an image, embeddings) is mixed into its key, so that a prompt of text never matches
  * that block or those after it, but still matches the blocks before. Old engines name an adapter by
  * its number alone, which no request knows: its blocks get keys that no look-up uses.
  *
- * Blocks in lower tiers may come without tokens; the engine holds, or held a moment ago, the same
- * blocks in another tier, so their hashes give their keys. Unknown ones are not counted: a miss.
+ * Events about blocks in lower tiers may have no tokens. The engine holds, or held a moment ago,
+ * the same blocks in another tier, so that their keys are found by their hashes. Unknown hashes are
+ * ignored, and count as misses.
  */
 #include "feeds/vllm_apply.h"
 
@@ -17,10 +18,11 @@
 
 #include "wire/block_key.h"
 
-/* Payload of parked blocks: this struct, their extras, their tokens. */
+/* Parked blocks (their parent is not known yet) are kept as this struct, their extras and their
+ * tokens. */
 struct parked {
 	uint32_t block_size;
-	uint32_t has_extras; /* as many as blocks */
+	uint32_t has_extras; /* 0, or the number of blocks */
 };
 
 /* --- keys --- */
@@ -30,7 +32,7 @@ static uint64_t mix_extra(uint64_t key, uint64_t extra)
 	return extra == 0 ? key : kvw_kv_extra_int(key, extra);
 }
 
-/* Keys of count blocks after `parent`. extras: [count], or NULL. */
+/* Computes the keys of count blocks after `parent`. extras: [count], or NULL. */
 static void make_keys(uint64_t parent, const uint32_t *tokens, uint32_t block_size, uint32_t count,
 	const uint64_t *extras, uint64_t *keys)
 {
@@ -118,7 +120,7 @@ static bool rank_has_full(const struct kvw_vllm_map *map, uint32_t rank)
 	return false;
 }
 
-/* Requires in the index the sources of a rank with several groups together. */
+/* Makes the index require that all groups of a rank hold a block together. */
 static void require_groups(struct kvw_vllm_applier *applier, const struct kvw_vllm_map *map)
 {
 	uint32_t together = 0;
@@ -161,7 +163,7 @@ static void drop_source(
 	group->source = -1;
 }
 
-/* Adds a group at its first store. NULL: too many. */
+/* Adds a group at its first stored block. NULL: too many groups. */
 static struct kvw_vllm_group *add_group(struct kvw_vllm_applier *applier, struct kvw_vllm_map *map,
 	uint32_t rank, const struct kvw_kv_event *event)
 {
@@ -204,7 +206,7 @@ void kvw_vllm_map_clear(struct kvw_vllm_applier *applier, struct kvw_vllm_map *m
 
 /* --- events --- */
 
-/* The adapter's name; if the engine sends only its number, a name that no request has. */
+/* Returns the adapter's name; if the engine sends only a number, a name that no request has. */
 static struct kvw_slice adapter_of(const struct kvw_kv_event *event, char *text, size_t size)
 {
 	int len;
@@ -215,7 +217,8 @@ static struct kvw_slice adapter_of(const struct kvw_kv_event *event, char *text,
 	return (struct kvw_slice){text, (size_t)len};
 }
 
-/* Data to mix into the key of block i: its extra, unless that is only adapter and salt. */
+/* Returns the data to mix into the key of block i: the block's extra data, unless that is only
+ * adapter and salt. */
 static uint64_t extra_of(const struct kvw_kv_event *event, uint32_t i)
 {
 	uint64_t plain = 0;
@@ -227,13 +230,13 @@ static uint64_t extra_of(const struct kvw_kv_event *event, uint32_t i)
 	return event->extra[i] == plain ? 0 : event->extra[i];
 }
 
-/* Blocks in the index's form. */
+/* Blocks of an event, in the index's form. */
 struct stored {
 	struct kvw_kvindex_from from;
 	struct kvw_kvindex_blocks blocks;
 };
 
-/* Extras of an event, written to extras[count]. False: none to mix in. */
+/* Writes an event's extra data to extras[count]. False: nothing needs to be mixed in. */
 static bool fill_extras(const struct kvw_kv_event *event, uint64_t *extras)
 {
 	if (event->extra == NULL || event->extra_is_plain)
@@ -264,7 +267,7 @@ static const char *park(struct kvw_vllm_applier *applier, const struct kvw_kv_ev
 	return NULL;
 }
 
-/* Stores blocks without tokens: those whose hashes are known. */
+/* Stores blocks without tokens whose hashes are known. */
 static void store_known(struct kvw_vllm_applier *applier, struct stored *stored)
 {
 	struct kvw_kvindex_blocks all = stored->blocks;
@@ -304,7 +307,8 @@ static const char *store_tokens(struct kvw_vllm_applier *applier, const struct k
 	return NULL;
 }
 
-/* Applies a store. Returns why the index now lacks blocks of the engine; NULL: it lacks none. */
+/* Applies an event that stores blocks. Returns why the index now lacks blocks that the engine
+ * holds; NULL: it lacks none. */
 static const char *apply_stored(struct kvw_vllm_applier *applier, struct kvw_vllm_map *map,
 	uint32_t rank, const struct kvw_kv_event *event, int64_t now_ns)
 {
@@ -370,7 +374,7 @@ static void apply_one(struct kvw_vllm_applier *applier, struct kvw_vllm_map *map
 	case KVW_KV_CLEARED:
 		apply_cleared(applier, map, rank, event);
 		result->cleared = true;
-		result->hole = NULL; /* the engine has dropped the missed blocks, too */
+		result->hole = NULL; /* the engine has dropped the blocks that the index lacks */
 		break;
 	}
 	result->events++;

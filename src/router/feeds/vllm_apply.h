@@ -19,16 +19,17 @@
 #include "feeds/kvspace.h"
 #include "wire/vllm_events.h"
 
-#define KVW_VLLM_GROUPS 64 /* pairs of rank and group told apart, counted or not */
+/* most pairs of rank and group of one worker, whether they count or not */
+#define KVW_VLLM_GROUPS 64
 
-/* State shared by all workers. */
+/* State shared by the streams of all workers. */
 struct kvw_vllm_applier {
 	struct kvw_kvindex *index;   /* borrowed */
 	struct kvw_kvspaces *spaces; /* borrowed */
 	struct kvw_vllm_reader reader;
 	uint64_t *keys; /* owned; scratch */
 	size_t key_room;
-	uint8_t *payload; /* owned; scratch for parked blocks */
+	uint8_t *payload; /* scratch space for parked blocks; owned */
 	size_t payload_room;
 };
 
@@ -39,25 +40,27 @@ void kvw_vllm_applier_finish(struct kvw_vllm_applier *applier);
 
 struct kvw_vllm_group {
 	uint32_t rank, group;
-	bool windowed; /* its blocks do not reach back to the prompt's start */
-	int source;    /* of the index; -1: left out */
+	bool windowed; /* the group's blocks do not reach back to the prompt's start */
+	int source;    /* the group's source in the index; -1: left out */
 };
 
-/* Sources of one worker. Zeroed, then worker and one_rank set. */
+/* The groups of one worker. The owner zeroes it, then sets worker and one_rank. */
 struct kvw_vllm_map {
 	uint32_t worker;
 	uint32_t count;
 	struct kvw_vllm_group groups[KVW_VLLM_GROUPS];
-	bool overflow; /* more counted groups than the index has sources for an engine */
-	bool one_rank; /* of one data-parallel rank: batches that name another one are a hole */
+	/* the worker has more counted groups than the index has sources for an engine */
+	bool overflow;
+	/* the worker is one data-parallel rank: batches that name another rank show a fault */
+	bool one_rank;
 };
 
 struct kvw_vllm_applied {
 	uint64_t events;  /* taken */
-	uint64_t dropped; /* unknown, or no memory */
-	bool cleared;     /* among them: the engine has emptied its cache */
-	double time_s;    /* time at which the engine sent the batch */
-	/* Why the index lacks blocks that the engine holds, static text; NULL: it lacks none. */
+	uint64_t dropped; /* events of unknown types, or dropped for lack of memory */
+	bool cleared;     /* one of the events: the engine has emptied its cache */
+	double time_s;    /* when the engine sent the batch */
+	/* Why the index lacks blocks that the engine holds, as static text; NULL: it lacks none. */
 	const char *hole;
 };
 

@@ -1,5 +1,5 @@
 /*
- * vllm_discover.c - see vllm_discover.h.
+ * vllm_discover.c - asks workers for the addresses of their KV events.
  *
  * libcurl's multi interface, polled by a timer: the requests are few and tiny, and no client's
  * request waits for them. No name is resolved here (probe_request.h), so nothing blocks.
@@ -21,10 +21,10 @@
 #define AT_ONCE       64 /* transfers */
 
 struct target {
-	struct kvw_worker *worker; /* borrowed of the caller; NULL: none */
-	struct kvw_probe_request request; /* of the running transfer */
+	struct kvw_worker *worker; /* borrowed from the caller; NULL: none */
+	struct kvw_probe_request request; /* request of the running transfer */
 	bool running;
-	int64_t due_ns;   /* INT64_MAX: not wanted */
+	int64_t due_ns;   /* time of the next request; INT64_MAX: none is wanted */
 	int64_t asked_ns; /* 0: never */
 	int64_t pause_ns;
 	char *body; /* owned */
@@ -38,7 +38,7 @@ struct kvw_vllm_discover {
 	void *ctx;
 	CURLM *multi;
 	struct target *targets; /* [KVW_MAX_WORKERS], by slot */
-	size_t count;           /* of them, that have been used */
+	size_t count;           /* number of targets that have been used */
 	size_t running;
 };
 
@@ -53,7 +53,7 @@ enum kvw_err kvw_vllm_discover_create(
 	discover->found = found;
 	discover->ctx = ctx;
 	discover->targets = calloc(KVW_MAX_WORKERS, sizeof(*discover->targets));
-	/* libcurl counts the calls: the prober makes its own. */
+	/* libcurl counts these calls; the prober makes its own. */
 	if (discover->targets == NULL || curl_global_init(CURL_GLOBAL_DEFAULT) != CURLE_OK) {
 		free(discover->targets);
 		free(discover);
@@ -72,7 +72,7 @@ enum kvw_err kvw_vllm_discover_create(
 	return KVW_OK;
 }
 
-/* Ends a transfer that is over or given up. */
+/* Frees a transfer that has ended or is given up. */
 static void release_target(struct kvw_vllm_discover *discover, struct target *target)
 {
 	if (target->running)
@@ -171,7 +171,7 @@ static void start_probe(struct kvw_vllm_discover *discover, struct target *targe
 	target->due_ns = target->asked_ns + PAUSE_MOST_NS;
 }
 
-/* Whether a new request soon would have the same result. */
+/* Returns whether another request would soon have the same result. */
 static bool is_final(CURLcode code, long status)
 {
 	return code == CURLE_OK && (status == 200 || status == 404 || status == 405);

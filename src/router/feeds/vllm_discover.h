@@ -2,8 +2,8 @@
  * vllm_discover.h - gets workers' addresses of KV events: GET /kv_event_sources.
  *
  * One request per worker at a time, on the feed's thread and without blocking it. A worker that
- * does not answer is asked again, at growing intervals; one that has answered, when the caller
- * requests it.
+ * does not answer is asked again, at growing intervals; a worker that has answered is asked again
+ * only when the caller requests it.
  */
 #ifndef KVW_VLLM_DISCOVER_H
 #define KVW_VLLM_DISCOVER_H
@@ -12,9 +12,9 @@
 
 struct kvw_vllm_discover;
 
-/* An answer. status: of HTTP, 200 or another that will not change by itself (404, 405); 0: it
- * failed, see kvw_vllm_discover_error, and will be tried again. body: of a 200,
- * borrowed. */
+/* Reports an answer. status: 200, or another HTTP status that will not change by itself (404, 405);
+ * 0: the request failed (kvw_vllm_discover_error has the cause), and will be tried again. body: of
+ * a 200, borrowed. */
 typedef void kvw_vllm_found_fn(
 	void *ctx, uint32_t worker, long status, const char *body, size_t len);
 
@@ -22,15 +22,15 @@ enum kvw_err kvw_vllm_discover_create(struct kvw_feed *feed, kvw_vllm_found_fn *
 	struct kvw_vllm_discover **out) KVW_MUST_CHECK;
 void kvw_vllm_discover_destroy(struct kvw_vllm_discover *discover); /* NULL is allowed */
 
-/* Requests a question to a worker soon: at most one in five seconds, except the first. The worker
- * is borrowed until kvw_vllm_discover_drop. */
+/* Requests that a worker is asked soon: at most once in five seconds, except for the first time.
+ * The worker is borrowed until kvw_vllm_discover_drop. */
 void kvw_vllm_discover_want(struct kvw_vllm_discover *discover, struct kvw_worker *worker);
 void kvw_vllm_discover_drop(struct kvw_vllm_discover *discover, const struct kvw_worker *worker);
 
-/* Starts due requests and handles answers. To be called about every 20 ms. */
+/* Starts requests that are due and handles answers. Called about every 20 ms. */
 void kvw_vllm_discover_tick(struct kvw_vllm_discover *discover);
 
-/* Cause of the last attempt's failure; "": none. */
+/* Returns why the last attempt failed; "": it did not. */
 const char *kvw_vllm_discover_error(const struct kvw_vllm_discover *discover, uint32_t worker);
 
 #endif

@@ -1,11 +1,11 @@
 /*
- * vllm_endpoints.c - see vllm_endpoints.h.
+ * vllm_endpoints.c - reads and makes the addresses of an engine's KV events.
  *
- * An engine listens if its endpoint has a wildcard and connects otherwise. It reports its own view:
- * "all addresses" means any of its own, of which kvway uses the one for requests. An endpoint
- * without a wildcard is the address of another process, to which the engine connects: kvway, if
- * kvaware.events.bind is that address. The engine always binds its replay socket, so a concrete
- * address there is its own.
+ * An engine listens if its configured endpoint has a wildcard (0.0.0.0 or *), and connects
+ * otherwise. A wildcard stands for any address of the engine; kvway uses the address to which it
+ * sends requests. An endpoint without a wildcard is the address of another process, to which the
+ * engine connects: kvway, if kvaware.events.bind is that address. The engine always binds its
+ * replay socket, so that an address there is the engine's own.
  */
 #include "feeds/vllm_endpoints.h"
 
@@ -15,7 +15,7 @@
 
 #include <jansson.h>
 
-#define TEXT_MAX 512u /* bytes of an endpoint or topic */
+#define TEXT_MAX 512u /* longest endpoint or topic, in bytes */
 #define RANK_MAX 65535
 
 static bool text_begins(const char *text, const char *with)
@@ -23,14 +23,16 @@ static bool text_begins(const char *text, const char *with)
 	return strncmp(text, with, strlen(with)) == 0;
 }
 
-/* Whether the engine binds, by ZmqEventPublisher's rule; 0.0.0.0 is no address to connect to. */
+/* Returns whether the engine listens at the endpoint, by the rule of vLLM's ZmqEventPublisher;
+ * 0.0.0.0 is no address to connect to. */
 static bool is_bound(const char *endpoint)
 {
 	return strchr(endpoint, '*') != NULL || strstr(endpoint, "::") != NULL ||
 	       text_begins(endpoint, "tcp://0.0.0.0:") || text_begins(endpoint, "ipc://");
 }
 
-/* The host of tcp://HOST:PORT, with its brackets. False: not of that form, or an invalid port. */
+/* Returns the host of tcp://HOST:PORT, with its brackets. False: another form, or an invalid
+ * port. */
 static bool split_tcp(const char *endpoint, struct kvw_slice *host, uint32_t *port)
 {
 	const char *at = endpoint + 6, *colon = strrchr(endpoint, ':');
@@ -79,7 +81,8 @@ static enum kvw_err copy(const char *text, char **out)
 	return KVW_OK;
 }
 
-/* The address to connect to for an engine's endpoint. KVW_EPROTO: kvway cannot reach it. */
+/* Makes the address to which kvway connects for an engine's endpoint. KVW_EPROTO: kvway cannot
+ * reach it. */
 static enum kvw_err resolve(const char *endpoint, const char *host, char **out)
 {
 	struct kvw_slice told;
@@ -108,14 +111,14 @@ bool kvw_vllm_endpoint_equal(const struct kvw_vllm_endpoint *a, const struct kvw
 {
 	if (a->rank != b->rank || a->connects != b->connects || strcmp(a->replay, b->replay) != 0)
 		return false;
-	/* An engine that connects reaches kvway by whatever address it uses. */
+	/* Engines that connect are the same stream whatever address they use for kvway. */
 	return a->connects ||
 	       (strcmp(a->events, b->events) == 0 && strcmp(a->topic, b->topic) == 0);
 }
 
 /* --- an engine's answer --- */
 
-/* Reads a text, "" if missing or null. False: another type, or too long. */
+/* Reads a text; "" if it is missing or null. False: another type, or too long. */
 static bool text_of(const json_t *source, const char *name, const char **text)
 {
 	const json_t *value = json_object_get(source, name);
@@ -139,7 +142,7 @@ static bool parse_rank(const char *text, uint32_t *rank)
 	return *end == '\0' && number <= RANK_MAX;
 }
 
-/* Parses one source; the caller releases *item in any case. */
+/* Parses the entry of one rank; the caller releases *item in any case. */
 static enum kvw_err parse_one(
 	const json_t *source, const char *host, struct kvw_vllm_endpoint *item)
 {
@@ -160,7 +163,7 @@ static enum kvw_err parse_one(
 	return err;
 }
 
-/* Keeps the lowest ranks, in their order. */
+/* Inserts an endpoint in the order of ranks; a full list keeps the lowest ranks. */
 static void insert(struct kvw_vllm_endpoints *list, const struct kvw_vllm_endpoint *item)
 {
 	size_t at = list->count;
@@ -218,7 +221,7 @@ enum kvw_err kvw_vllm_endpoints_parse(
 
 /* --- the configuration --- */
 
-/* Fills a template with its host and port + rank. */
+/* Fills in a template: its host, and its port plus the rank. */
 static enum kvw_err fill_template(const char *template, const char *host, uint32_t rank, char **out)
 {
 	static const char mark[] = "{host}";

@@ -1,5 +1,5 @@
 /*
- * vllm_feed.c - see vllm_feed.h.
+ * vllm_feed.c - opens and closes the streams of KV events of all workers.
  *
  * A worker that is one data-parallel rank has one stream; its server is asked once for the
  * endpoints of all ranks. Any other worker has a stream for each rank of its engine. A set of
@@ -24,37 +24,37 @@
 
 #define DISCOVER_TICK_NS (20 * KVW_NS_PER_MS)
 #define TICK_NS          (100 * KVW_NS_PER_MS)
-#define NONE_AGAIN_NS    (60 * KVW_NS_PER_S) /* a worker without events is asked again */
-#define STRANGER_NS      (60 * KVW_NS_PER_S) /* between log lines on topics of unknown workers */
+#define NONE_AGAIN_NS    (60 * KVW_NS_PER_S) /* until a worker without events is asked again */
+#define STRANGER_NS      (60 * KVW_NS_PER_S) /* between log lines about unknown workers */
 
 struct vllm_feed;
 
 struct vllm_worker {
 	struct vllm_feed *owner;
-	struct kvw_worker *worker; /* held; NULL: the slot has none */
+	struct kvw_worker *worker; /* held; NULL: the slot has no worker */
 	const struct kvw_worker_config *config; /* its own */
 	uint32_t address_version;
 	char host[NI_MAXHOST]; /* numeric */
 	struct kvw_vllm_map map;
 	struct kvw_vllm_stream *streams[KVW_VLLM_RANKS]; /* owned; [count] */
 	size_t count;
-	bool fixed; /* its own endpoints are configured: not asked */
+	bool fixed; /* its own endpoints are configured, so that it is not asked */
 	bool was_up;
-	bool told; /* it has answered, or failed to */
+	bool told; /* it has answered the question for its endpoints, or failed to */
 	bool registered; /* its registration was logged */
 	bool more;        /* it has more ranks than KVW_VLLM_RANKS */
-	bool by_template; /* its endpoints are configured ones, or would be */
-	uint32_t global;  /* of a rank: its number in ports and batches */
-	int64_t again_ns; /* time of the next question; INT64_MAX: on an event */
-	char none[200];   /* why it has no stream; "" */
+	bool by_template; /* its endpoints come from the configured template, or would */
+	uint32_t global;  /* a rank's number, by which ports and batches name it */
+	int64_t again_ns; /* when it is asked again; INT64_MAX: only after an event */
+	char none[200];   /* why it has no stream; "": it has one */
 };
 
-/* A socket to which engines of one rank connect. */
+/* A socket to which the engines of one rank connect. */
 struct bound {
 	struct vllm_feed *owner;
 	uint32_t rank;
-	void *sub;      /* NULL: engines may not connect yet, or no longer */
-	int fd;         /* owned; -1: libzmq has it, or binds itself */
+	void *sub;      /* NULL: engines may not connect now */
+	int fd;         /* owned; -1: libzmq has it, or binds the address itself */
 	char *endpoint; /* owned */
 };
 
@@ -63,12 +63,12 @@ struct vllm_feed {
 	const struct kvw_config *config;
 	struct kvw_vllm_applier applier;
 	struct vllm_worker *workers; /* [KVW_MAX_WORKERS], by slot */
-	size_t worker_count;         /* of them, that have been used */
+	size_t worker_count;         /* number of workers that have been used */
 	struct kvw_vllm_discover *discover; /* NULL: no worker is asked */
 	struct bound bound[KVW_VLLM_RANKS];
 	size_t bound_count;
-	struct kvw_vllm_names names; /* where something is bound */
-	int64_t stranger_ns; /* earliest time of the next line */
+	struct kvw_vllm_names names; /* workers by topic, for sockets to which engines connect */
+	int64_t stranger_ns; /* earliest time of the next line about an unknown worker */
 };
 
 /* --- coverages --- */
@@ -94,14 +94,14 @@ static void report_coverage(struct vllm_worker *w)
 	}
 	kvw_feed_set_coverage(w->owner->feed, w->worker->id, KVW_REPORTER_ENGINE, coverage,
 		(uint32_t)w->count, wrong);
-	/* As for LMCache's instances: users look for this line. */
+	/* The line is like that for LMCache's instances, which users look for. */
 	if (coverage == KVW_COVERAGE_FULL && !w->registered)
 		kvw_info("feed", "Worker registered: %s reports=\"vLLM's KV events\"",
 			w->worker->url);
 	w->registered = coverage == KVW_COVERAGE_FULL || (w->registered && w->count > 0);
 }
 
-/* Requests a question to the worker's server. */
+/* Requests that the worker's server is asked for its endpoints. */
 static void want_sources(const struct vllm_worker *w)
 {
 	kvw_vllm_discover_want(w->owner->discover, w->worker->lead);
@@ -121,7 +121,7 @@ static void stream_changed(struct kvw_vllm_stream *stream, void *ctx)
 	report_coverage(w);
 }
 
-/* Reports why a worker has no streams. */
+/* Records why a worker has no streams. */
 static void report_none(struct vllm_worker *w, const char *why)
 {
 	if (w->count == 0 && strcmp(w->none, why) != 0)
@@ -176,7 +176,7 @@ static bool is_in(const struct kvw_vllm_endpoints *list, const struct kvw_vllm_e
 	return false;
 }
 
-/* Sets the endpoints to listen to. Takes the list's contents. */
+/* Replaces a worker's endpoints; takes the list's contents. */
 static void set_endpoints(struct vllm_worker *w, struct kvw_vllm_endpoints *take)
 {
 	for (size_t i = w->count; i-- > 0;)
@@ -200,7 +200,7 @@ static const char *template_of(const char *own, const char *common)
 	return own[0] != '\0' ? own : common;
 }
 
-/* The configured endpoints of a worker; empty: none. */
+/* Makes the configured endpoints of a worker; empty: none are configured. */
 static enum kvw_err configured(const struct vllm_worker *w, struct kvw_vllm_endpoints *out)
 {
 	const struct kvw_config *config = w->owner->config;
@@ -253,7 +253,7 @@ static enum kvw_err add_replay(const struct vllm_worker *w, struct kvw_vllm_endp
 	return KVW_OK;
 }
 
-/* Leaves the endpoint of the worker's own rank in the list: that at the place of its index. */
+/* Keeps only the endpoint of the worker's own rank, at the place of its index. */
 static void keep_own_rank(struct vllm_worker *w, struct kvw_vllm_endpoints *list)
 {
 	struct kvw_vllm_endpoints own = {.count = 0};
@@ -326,7 +326,7 @@ static void found_one(struct vllm_feed *f, struct vllm_worker *w, uint32_t lead,
 	}
 }
 
-/* The answer of a server is one for all its ranks. */
+/* Handles the answer of a server, which covers all its ranks. */
 static void found(void *ctx, uint32_t lead, long status, const char *body, size_t len)
 {
 	struct vllm_feed *f = ctx;
@@ -341,7 +341,7 @@ static void found(void *ctx, uint32_t lead, long status, const char *body, size_
 
 /* --- engines that connect --- */
 
-/* Indexes each worker; of a server with ranks its lead. */
+/* Indexes each worker by its names; of a server with ranks only the lead. */
 static enum kvw_err make_names(struct vllm_feed *f)
 {
 	enum kvw_err err = kvw_vllm_names_begin(&f->names, f->worker_count);
@@ -364,7 +364,7 @@ static struct vllm_worker *worker_of_topic(struct vllm_feed *f, struct kvw_slice
 	return kvw_vllm_names_find(&f->names, topic, &worker) ? &f->workers[worker] : NULL;
 }
 
-/* Logs, rate-limited, that a process publishes which is no worker. */
+/* Logs, at most now and then, that a process that is not a worker publishes events. */
 static void warn_stranger(struct vllm_feed *f, struct kvw_slice topic)
 {
 	char text[64];
@@ -384,7 +384,7 @@ static void warn_stranger(struct vllm_feed *f, struct kvw_slice topic)
 		text);
 }
 
-/* The worker of the rank that publishes there, of a server known by its lead. NULL: none. */
+/* Returns the worker of the rank that publishes, given its server's lead. NULL: there is none. */
 static struct vllm_worker *worker_of_rank(
 	struct vllm_feed *f, struct vllm_worker *lead, uint32_t rank)
 {
@@ -399,7 +399,7 @@ static struct vllm_worker *worker_of_rank(
 	return NULL;
 }
 
-/* Adds the stream of a worker at its first message here. */
+/* Adds the stream of a worker when its first message arrives. */
 static struct kvw_vllm_stream *add_bound_stream(struct vllm_worker *w, const struct bound *bound)
 {
 	struct kvw_vllm_endpoint item = {.rank = bound->rank, .connects = true};
@@ -448,7 +448,7 @@ static bool read_bound(void *socket, void *ctx)
 	return true;
 }
 
-/* Lets engines connect from now on. */
+/* Makes one socket listen, so that engines can connect. */
 static enum kvw_err bind_one(struct vllm_feed *f, struct bound *bound, FILE *errors)
 {
 	void *sub = kvw_vllm_sub(kvw_feed_context(f->feed), NULL, f->config->kvaware_events_topic);
@@ -500,7 +500,7 @@ static enum kvw_err bind_all(struct vllm_feed *f, FILE *errors)
 	return err;
 }
 
-/* --- workers that come and go --- */
+/* --- workers that join and leave --- */
 
 static uint32_t global_of(const struct vllm_worker *w)
 {
@@ -509,7 +509,7 @@ static uint32_t global_of(const struct vllm_worker *w)
 	return global == KVW_RANK_UNKNOWN && is_rank(w) ? (uint32_t)w->worker->rank : global;
 }
 
-/* Follows what metrics say of its number. */
+/* Uses the rank number that the worker's metrics show. */
 static void follow_rank(struct vllm_worker *w)
 {
 	if (!is_rank(w) || w->global == global_of(w))
@@ -519,7 +519,7 @@ static void follow_rank(struct vllm_worker *w)
 		use_configured(w, "neither kvaware.events.discover nor an endpoint is set");
 }
 
-/* Begins to listen to a held worker. Faults of its endpoints are printed. */
+/* Begins to listen to a worker that is held already. Faults of its endpoints are printed. */
 static enum kvw_err start_worker(struct vllm_feed *f, struct vllm_worker *w, FILE *errors)
 {
 	const struct kvw_config *config = f->config;
@@ -536,7 +536,7 @@ static enum kvw_err start_worker(struct vllm_feed *f, struct vllm_worker *w, FIL
 	w->address_version = atomic_load(&w->worker->address_version);
 	kvw_worker_ip(w->worker, w->host, sizeof(w->host));
 	w->fixed = w->config->events_endpoint[0] != '\0' || !config->kvaware_events_discover;
-	err = configured(w, &list); /* checked even if the worker is asked first */
+	err = configured(w, &list); /* checked at the start even if the worker is asked first */
 	if (err == KVW_EINVAL)
 		fprintf(errors,
 			"worker %s: found `%s` and `%s` for its events and their replay, expected "
@@ -570,7 +570,7 @@ static void stop_worker(struct vllm_worker *w)
 	kvw_worker_let_go(worker);
 }
 
-/* Handles a worker's new address. */
+/* Handles a change of a worker's address. */
 static void move_worker(struct vllm_worker *w)
 {
 	w->address_version = atomic_load(&w->worker->address_version);
@@ -581,7 +581,7 @@ static void move_worker(struct vllm_worker *w)
 		want_sources(w);
 }
 
-/* Follows one slot of the fleet. Returns whether it has changed. */
+/* Compares one slot with the fleet's; returns whether its worker has changed. */
 static bool follow_slot(struct vllm_feed *f, size_t slot, FILE *errors, enum kvw_err *err)
 {
 	struct kvw_worker *worker = kvw_feed_deps(f->feed)->fleet->workers[slot];
@@ -604,7 +604,7 @@ static bool follow_slot(struct vllm_feed *f, size_t slot, FILE *errors, enum kvw
 	return changed;
 }
 
-/* Adds new workers, and releases gone ones. */
+/* Adds workers that have joined, and releases workers that have left. */
 static enum kvw_err follow(struct vllm_feed *f, FILE *errors)
 {
 	const struct kvw_fleet *fleet = kvw_feed_deps(f->feed)->fleet;
@@ -625,7 +625,7 @@ static void follow_fleet(struct vllm_feed *f)
 	FILE *errors = fmemopen(text, sizeof(text), "w");
 
 	if (errors == NULL)
-		return; /* out of memory: at the next tick */
+		return; /* out of memory: tried again at the next tick */
 	if (follow(f, errors) == KVW_ENOMEM)
 		kvw_warn("feed", "out of memory for a worker's cache events");
 	fclose(errors);
@@ -694,7 +694,7 @@ static void listen_bound(void *state)
 				"feed", "engines cannot connect endpoint=%s", f->bound[i].endpoint);
 }
 
-/* Engines then connect to the new process. */
+/* Closes the sockets to which engines connect; they connect to the new process then. */
 static void hand_over_vllm(void *state)
 {
 	struct vllm_feed *f = state;
@@ -708,7 +708,7 @@ static void hand_over_vllm(void *state)
 	}
 }
 
-/* Replays are waited for only until their deadline. */
+/* Returns whether all workers have answered. Replays are waited for only until their deadline. */
 static bool settled(void *state)
 {
 	const struct vllm_feed *f = state;

@@ -1,5 +1,5 @@
 /*
- * vllm_held.c - see vllm_held.h.
+ * vllm_held.c - a bounded queue of live batches.
  */
 #include "feeds/vllm_held.h"
 
@@ -15,7 +15,8 @@ static bool grow(struct kvw_vllm_held *held)
 	items = calloc(room, sizeof(*items));
 	if (items == NULL)
 		return false;
-	/* Only ZeroMQ's own function can move a message, which may refer to itself. */
+	/* Moved one by one by ZeroMQ's own function, since a message may contain pointers into
+	 * itself. */
 	for (size_t i = 0; i < held->count; i++) {
 		struct kvw_vllm_held_batch *from = &held->items[(held->first + i) % held->room];
 

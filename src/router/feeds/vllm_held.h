@@ -1,8 +1,8 @@
 /*
  * vllm_held.h - live batches that wait while the batches before them are being replayed.
  *
- * A queue bounded in batches and bytes. A batch that does not fit is refused; by its number the
- * stream finds it missing and requests it again. Zeroed is empty. One thread.
+ * A queue bounded in batches and bytes. A batch that does not fit is refused; the stream later
+ * finds its number missing and requests it again. Zeroed is empty. One thread.
  */
 #ifndef KVW_VLLM_HELD_H
 #define KVW_VLLM_HELD_H
@@ -27,10 +27,10 @@ struct kvw_vllm_held {
 	size_t bytes;
 };
 
-/* Takes the payload's content; false: no room, and the payload is unchanged. */
+/* Appends a batch and takes the payload's content. False: no room, and the payload is unchanged. */
 bool kvw_vllm_held_push(struct kvw_vllm_held *held, uint64_t sequence, zmq_msg_t *payload);
 
-/* The oldest; NULL: empty. Valid until the next call. */
+/* Returns the oldest batch; NULL: empty. Valid until the next call. */
 struct kvw_vllm_held_batch *kvw_vllm_held_first(struct kvw_vllm_held *held);
 void kvw_vllm_held_drop_first(struct kvw_vllm_held *held);
 

@@ -1,4 +1,4 @@
-/* vllm_names.c - see vllm_names.h. */
+/* vllm_names.c - finds the worker that a topic names. */
 #include "feeds/vllm_names.h"
 
 #include <netdb.h>

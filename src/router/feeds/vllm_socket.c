@@ -1,9 +1,9 @@
 /*
- * vllm_socket.c - see vllm_socket.h.
+ * vllm_socket.c - opens ZeroMQ sockets to engines, and receives their messages.
  *
  * After a frame beyond KVW_VLLM_PAYLOAD_MAX ZeroMQ closes the connection and opens it again, which
- * shows as a gap. The queue of a SUB is as long as vLLM's own (its hwm): an overflow of both is a
- * gap, too.
+ * shows as a gap. The queue of a SUB socket is as long as vLLM's own; when both overflow, that
+ * shows as a gap, too.
  */
 #include "feeds/vllm_socket.h"
 
@@ -36,7 +36,7 @@ static bool set_bounds(void *socket)
 	       set_int(socket, ZMQ_HEARTBEAT_TIMEOUT, SILENCE_MS);
 }
 
-/* Returns the socket, or closes it and returns NULL with errno preserved. */
+/* Returns the socket if good; otherwise closes it and returns NULL with errno preserved. */
 static void *keep_if(void *socket, bool good)
 {
 	int error = zmq_errno();
@@ -88,7 +88,8 @@ bool kvw_vllm_receive(void *socket, struct kvw_vllm_frames *message)
 		zmq_msg_init(frame);
 		if (zmq_msg_recv(frame, socket, ZMQ_DONTWAIT) < 0) {
 			zmq_msg_close(frame);
-			return message->count > 0; /* all frames of a message arrive at once */
+			/* ZeroMQ delivers all frames of a message at once */
+			return message->count > 0;
 		}
 		more = zmq_msg_more(frame) != 0;
 		message->bytes += zmq_msg_size(frame);

@@ -1,28 +1,30 @@
 /*
- * vllm_stream.c - see vllm_stream.h.
+ * vllm_stream.c - keeps one stream of KV events complete.
  *
  *   live number == next        applied
  *   live number <  next        known again by its digest: a duplicate, passed over;
  *                              else the engine has restarted: all is forgotten
  *   live number >  next        held, and the missing ones are asked for
  *
- * Replays. From the start, after connecting and after a restart of the engine: if the answer begins
- * with batch 0, or is empty, the view is complete when it ends. Going on, after a gap or a silence:
- * the request includes the last applied batch, which must be identical, because a restarted engine
- * may have passed the expected number. Its payload has its time of sending, so no other batch is
- * equal.
+ * There are two kinds of replays. A replay from the start is requested after connecting and after a
+ * restart of the engine: if the answer begins with batch 0, or is empty, the view is complete when
+ * it ends. A replay that goes on is requested after a gap or a silence: it includes the last
+ * applied batch, whose payload must be the same as before; otherwise the engine has restarted and
+ * already passed the expected number. A payload contains its time of sending, so that no other
+ * batch is equal to it.
  *
- * A silence causes a request because a lost message shows only at the next one, which may be late:
- * the subscription was not active yet when the answer was written, a queue overflowed, an engine
- * died.
+ * A silence causes a request because a lost message shows only when the next one arrives, which may
+ * be late. Messages are lost when the subscription was not active yet while the answer was written,
+ * when a queue overflowed, or when an engine died.
  *
  * If batches cannot be recovered (the engine keeps a limited number, or has no replay socket) the
  * stream becomes blind: it forgets the rank, applies further batches, and is complete again when
  * the engine reports an emptied cache, or restarts.
  *
- * A purge comes from outside: after a request that empties the cache, or for a new process. The
- * engine announces an emptied cache with its next batch. If that batch does not, the cache was not
- * emptied, or long before: then the stream requests a replay from the start.
+ * The index is purged from outside: after a request that empties the cache, or for a new process.
+ * The engine announces an emptied cache in its next batch. If that batch does not announce it, the
+ * cache was not emptied, or was emptied long before: then the stream requests a replay from the
+ * start.
  */
 #include "feeds/vllm_stream.h"
 
@@ -37,13 +39,14 @@
 #include "base/log.h"
 #include "feeds/vllm_socket.h"
 
-#define ANSWER_NS     (5 * KVW_NS_PER_S) /* timeout of a replay socket */
-#define SILENCE_NS    KVW_NS_PER_S       /* silence of a stream before a request */
+#define ANSWER_NS     (5 * KVW_NS_PER_S) /* time limit of each message of a replay */
+#define SILENCE_NS    KVW_NS_PER_S /* a stream that is silent for this long requests a replay */
 #define LOOK_NS       (5 * KVW_NS_PER_S) /* between further requests */
 #define PAUSE_NS      KVW_NS_PER_S
 #define PAUSE_MOST_NS (30 * KVW_NS_PER_S)
 #define BARREN_MOST   3
-#define JUST_BEGUN_NS (60 * KVW_NS_PER_S) /* longer than a scrape of a new start time takes */
+/* longer than it takes until metrics show a new start time */
+#define JUST_BEGUN_NS (60 * KVW_NS_PER_S)
 
 static int64_t now_of(const struct kvw_vllm_stream *stream)
 {
@@ -72,7 +75,7 @@ static void forget(struct kvw_vllm_stream *stream)
 	kvw_vllm_map_clear(stream->deps.applier, stream->deps.map, stream->endpoint.rank);
 }
 
-/* Makes the stream incomplete, with a reason. */
+/* Marks the view as incomplete, with a reason. */
 __attribute__((format(printf, 2, 3))) static void lose(
 	struct kvw_vllm_stream *stream, const char *format, ...)
 {
@@ -104,7 +107,7 @@ static void become_whole(struct kvw_vllm_stream *stream)
 	stream->wrong[0] = '\0';
 }
 
-/* Logs that, once the stream is whole and no request is under way. */
+/* Logs that the stream is complete, once no request is under way. */
 static void log_whole(struct kvw_vllm_stream *stream, const char *how)
 {
 	if (stream->whole && !stream->logged_whole)
@@ -124,7 +127,8 @@ static uint64_t digest_of(struct kvw_slice payload)
 	return XXH3_64bits(payload.data, payload.len);
 }
 
-/* Whether the payload of this number, below next, is that of the applied batch. */
+/* Returns whether the payload with this number, which is below next, is that of the batch that was
+ * applied. */
 static bool is_known(
 	const struct kvw_vllm_stream *stream, uint64_t sequence, struct kvw_slice payload)
 {
@@ -132,13 +136,13 @@ static bool is_known(
 	       stream->digests[sequence % KVW_VLLM_DIGESTS] == digest_of(payload);
 }
 
-/* Drops claims of prompts sent to the engine before it lost its cache. */
+/* Drops claims for prompts that were sent to the engine before it lost its cache. */
 static void forget_claims(struct kvw_vllm_stream *stream)
 {
 	kvw_exact_emptied(kvw_feed_deps(stream->deps.feed)->exact, stream->deps.map->worker);
 }
 
-/* Applies the expected batch. */
+/* Applies the batch that has the expected number. */
 static void apply(struct kvw_vllm_stream *stream, struct kvw_slice payload, bool replayed)
 {
 	struct kvw_vllm_applied result;
@@ -175,7 +179,7 @@ static void apply(struct kvw_vllm_stream *stream, struct kvw_slice payload, bool
 	lose(stream, "an event cannot be used: %s", result.hole);
 }
 
-/* Batches up to `until` are lost for good. */
+/* Gives up the batches up to `until`, which cannot be recovered. */
 static void skip_to(struct kvw_vllm_stream *stream, uint64_t until, const char *why)
 {
 	uint64_t lost = until - stream->next;
@@ -219,7 +223,7 @@ static bool open_dealer(struct kvw_vllm_stream *stream)
 	return false;
 }
 
-/* Only with a replay socket. Drops an answer under way. */
+/* Requests a replay, if there is a replay socket. Drops an answer that is under way. */
 static void ask_for_replay(struct kvw_vllm_stream *stream, enum kvw_vllm_asking what)
 {
 	uint64_t first = what == KVW_VLLM_GOING_ON ? stream->next - 1 : 0;
@@ -233,16 +237,16 @@ static void ask_for_replay(struct kvw_vllm_stream *stream, enum kvw_vllm_asking 
 	stream->deadline_ns = now_of(stream) + ANSWER_NS;
 	count_event(stream, KVW_FEED_REPLAYS, 1);
 	if (open_dealer(stream) && !kvw_vllm_ask(stream->dealer, first))
-		close_dealer(stream); /* the deadline will report it */
+		close_dealer(stream); /* the deadline will report the failure */
 }
 
-/* Requests the batches after the last one, or all if there was none. */
+/* Requests the batches after the last applied one, or all if there was none. */
 static void ask_on(struct kvw_vllm_stream *stream)
 {
 	ask_for_replay(stream, stream->next > 0 ? KVW_VLLM_GOING_ON : KVW_VLLM_FROM_START);
 }
 
-/* Begins again: the engine is another process, or has restarted its numbers. */
+/* Starts over: the engine is another process, or has restarted its numbers. */
 static void begin_again(struct kvw_vllm_stream *stream, const char *how)
 {
 	kvw_info("feed",
@@ -265,7 +269,7 @@ static void begin_again(struct kvw_vllm_stream *stream, const char *how)
 static const char no_replay[] = "the engine offers no replay: start it with replay_endpoint in "
 				"--kv-events-config, or set kvaware.events.replay";
 
-/* Handles a batch beyond the expected one, without a running replay. */
+/* Handles a batch beyond the expected one while no replay is running. */
 static void gap(struct kvw_vllm_stream *stream, uint64_t sequence, zmq_msg_t *payload)
 {
 	struct kvw_slice slice = {zmq_msg_data(payload), zmq_msg_size(payload)};
@@ -279,12 +283,12 @@ static void gap(struct kvw_vllm_stream *stream, uint64_t sequence, zmq_msg_t *pa
 	kvw_info("feed", "cache events: a gap url=%s rank=%u from=%" PRIu64 " to=%" PRIu64,
 		stream->deps.url, stream->endpoint.rank, stream->next, sequence);
 	if (!kvw_vllm_held_push(&stream->held, sequence, payload))
-		return; /* the next one will be beyond, too */
+		return; /* the next batch will be beyond the expected one, too */
 	stream->barren = 0;
 	ask_on(stream);
 }
 
-/* Takes a batch that need not wait for others. */
+/* Takes a batch that need not wait for a replay. */
 static void take_live(struct kvw_vllm_stream *stream, uint64_t sequence, zmq_msg_t *payload)
 {
 	struct kvw_slice slice = {zmq_msg_data(payload), zmq_msg_size(payload)};
@@ -308,7 +312,7 @@ static void take_live(struct kvw_vllm_stream *stream, uint64_t sequence, zmq_msg
 	if (!emptied || !stream->emptied)
 		return;
 	/* After a purge the engine did not announce an emptied cache. Only streams with a replay
-	 * wait for that. */
+	 * socket look for that. */
 	stream->emptied = stream->logged_whole = false;
 	ask_for_replay(stream, KVW_VLLM_FROM_START);
 	changed(stream);
@@ -316,8 +320,8 @@ static void take_live(struct kvw_vllm_stream *stream, uint64_t sequence, zmq_msg
 
 void kvw_vllm_stream_live(struct kvw_vllm_stream *stream, uint64_t sequence, zmq_msg_t *payload)
 {
-	/* An engine may delay its replay by a tenth of a second: a batch in sequence does not wait
-	 * for an answer without news. */
+	/* An engine may delay its replay by a tenth of a second: a batch that is next in sequence
+	 * does not wait for an answer that will bring nothing new. */
 	bool in_turn = stream->asking == KVW_VLLM_GOING_ON && sequence == stream->next &&
 		       stream->held.count == 0;
 
@@ -347,7 +351,7 @@ static bool read_live(void *socket, void *ctx)
 
 /* --- answers --- */
 
-/* Applies held batches in sequence. False: a gap remains. */
+/* Applies held batches that are next in sequence. False: a gap remains. */
 static bool take_held(struct kvw_vllm_stream *stream)
 {
 	struct kvw_vllm_held_batch *first;
@@ -379,7 +383,7 @@ static void rest(struct kvw_vllm_stream *stream, int64_t pause_ns)
 	changed(stream);
 }
 
-/* Handles the end of an answer: goes on with held batches, or requests once more. */
+/* Handles the end of an answer: applies held batches, or requests another replay. */
 static void end_of_answer(struct kvw_vllm_stream *stream)
 {
 	bool from_start = stream->asking == KVW_VLLM_FROM_START;
@@ -410,7 +414,7 @@ static void end_of_answer(struct kvw_vllm_stream *stream)
 	log_whole(stream, "replayed");
 }
 
-/* Takes the first batch of an answer from the start. */
+/* Takes the first batch of a replay from the start. */
 static void first_from_start(struct kvw_vllm_stream *stream, uint64_t sequence)
 {
 	forget(stream);
@@ -429,7 +433,7 @@ static void first_from_start(struct kvw_vllm_stream *stream, uint64_t sequence)
 		sequence);
 }
 
-/* Takes the first batch of an answer that goes on. False: the answer is useless. */
+/* Takes the first batch of a replay that goes on. False: the answer is useless. */
 static bool first_going_on(
 	struct kvw_vllm_stream *stream, uint64_t sequence, struct kvw_slice payload)
 {
@@ -473,7 +477,7 @@ static void take_end(struct kvw_vllm_stream *stream)
 	stream->unanswered = false;
 	stream->pause_ns = PAUSE_NS;
 	if (!stream->answered && stream->asking == KVW_VLLM_FROM_START) {
-		/* The engine has never published: its cache is empty. */
+		/* The engine has never published a batch: its cache is empty. */
 		forget(stream);
 		stream->next = 0;
 		become_whole(stream);
@@ -501,7 +505,7 @@ static bool read_reply(void *socket, void *ctx)
 	if (err == KVW_EPROTO)
 		count_event(stream, KVW_FEED_REFUSED, 1);
 	else if (stream->asking == KVW_VLLM_NOT_ASKING)
-		err = KVW_OK; /* no replay was requested */
+		err = KVW_OK; /* a message although no replay was requested */
 	else if (err == KVW_ENOTFOUND)
 		take_end(stream);
 	else
@@ -512,7 +516,7 @@ static bool read_reply(void *socket, void *ctx)
 
 /* --- deadlines --- */
 
-/* Handles a timeout of the replay socket. */
+/* Handles a replay socket that did not answer in time. */
 static void no_answer(struct kvw_vllm_stream *stream)
 {
 	struct kvw_vllm_held_batch *held;
@@ -552,7 +556,7 @@ void kvw_vllm_stream_tick(struct kvw_vllm_stream *stream)
 	}
 	if (!has_replay(stream) || now_ns < stream->ask_again_ns)
 		return;
-	/* Lost batches are not requested again: the answer would begin at the same batch. */
+	/* If batches are lost, no replay is requested: the answer would begin at the same batch. */
 	if (stream->whole || stream->beyond)
 		ask_on(stream);
 	else
@@ -569,7 +573,7 @@ void kvw_vllm_stream_purged(struct kvw_vllm_stream *stream)
 		return;
 	}
 	stream->logged_whole = false;
-	/* The purge for a new process comes late, after some of its batches were applied. */
+	/* The purge for a new process came after some of its batches had been applied. */
 	changed(stream);
 	if (just_begun || stream->asking != KVW_VLLM_NOT_ASKING || !stream->whole) {
 		stream->restarted_ns = 0;

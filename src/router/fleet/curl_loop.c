@@ -1,8 +1,8 @@
 /*
- * curl_loop.c - see curl_loop.h.
+ * curl_loop.c - runs libcurl's transfers on an event base.
  *
  * libcurl calls back from inside its own functions; those callbacks only touch events.
- * read_results() takes handles out, after libcurl has returned.
+ * read_results() takes ended transfers out, after libcurl has returned.
  */
 #include "fleet/curl_loop.h"
 

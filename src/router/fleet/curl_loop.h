@@ -18,7 +18,7 @@
 struct event;
 struct event_base;
 
-/* user: the handle's CURLOPT_PRIVATE. */
+/* Called when a transfer has ended. user: the handle's CURLOPT_PRIVATE. */
 typedef void kvw_curl_done_fn(void *user, CURLcode code);
 
 /* Zeroed is empty. */
@@ -32,15 +32,15 @@ struct kvw_curl_loop {
 
 enum kvw_err kvw_curl_loop_init(struct kvw_curl_loop *loop, struct event_base *base,
 	kvw_curl_done_fn *done) KVW_MUST_CHECK;
-/* No transfer may be left. Also after a failed init. */
+/* Frees the loop, also after a failed init. No transfer may be left. */
 void kvw_curl_loop_finish(struct kvw_curl_loop *loop);
 
-/* KVW_ENOMEM: libcurl did not take the transfer; `done` will not be called. */
+/* Starts a transfer. KVW_ENOMEM: libcurl did not take it; `done` will not be called. */
 enum kvw_err kvw_curl_loop_start(struct kvw_curl_loop *loop, CURL *easy) KVW_MUST_CHECK;
-/* Lets a transfer that ends before the answer of the DNS not wait for the resolving thread. False:
- * out of memory. */
+/* Makes a transfer that ends before its DNS answer end at once, without waiting for libcurl's
+ * resolving thread. False: out of memory. */
 bool kvw_curl_leave_dns_behind(CURL *easy) KVW_MUST_CHECK;
-/* Ends a transfer without `done`. */
+/* Ends a transfer; `done` is not called. */
 void kvw_curl_loop_abort(struct kvw_curl_loop *loop, CURL *easy);
 
 #endif

@@ -1,5 +1,5 @@
 /*
- * dns.c - see dns.h.
+ * dns.c - asks the DNS with c-ares.
  *
  * Two channels of c-ares: one that reads the hosts file only and therefore answers at once, and one
  * that asks servers only. c-ares calls back from inside its own functions, where c-ares must not be
@@ -18,7 +18,7 @@
 #include <strings.h>
 #include <sys/queue.h>
 
-#define CARES_NO_DEPRECATED /* 1.34 deprecates functions that 1.18 to 1.34 share */
+#define CARES_NO_DEPRECATED /* versions from 1.34 on deprecate functions that 1.18 needs */
 #include <ares.h>
 #include <event2/event.h>
 
@@ -32,7 +32,7 @@
 #define TIMEOUT_MS 1000
 #define TRIES      3
 
-/* A socket of c-ares in the loop. */
+/* A socket that c-ares uses, registered with the loop. */
 struct dns_socket {
 	LIST_ENTRY(dns_socket) entry;
 	struct event *event;
@@ -40,18 +40,19 @@ struct dns_socket {
 };
 
 struct kvw_dns_question {
-	TAILQ_ENTRY(kvw_dns_question) entry; /* of `finished` while it waits for delivery */
+	/* link in `finished`, while the question waits for delivery */
+	TAILQ_ENTRY(kvw_dns_question) entry;
 	struct kvw_dns *dns;
 	kvw_dns_answer_fn *fn; /* NULL: dropped */
 	void *arg;
 	uint16_t port;
-	uint8_t open;  /* queries that c-ares has not called back for */
+	uint8_t open;  /* queries that c-ares has not answered yet */
 	bool finished; /* on the list */
 	bool none;     /* a query had an empty answer */
-	int failed;    /* a query that failed: its status of c-ares; else 0 */
-	int said;      /* the status behind `none` */
+	int failed;    /* c-ares' status of a query that failed; 0: none failed */
+	int said;      /* the status of the query that set `none` */
 	uint32_t ttl_s;
-	struct sockaddr_storage *addresses; /* [KVW_DNS_MOST] once there is one; owned */
+	struct sockaddr_storage *addresses; /* [KVW_DNS_MOST] once there is an address; owned */
 	size_t address_count;
 	struct kvw_dns_target *targets; /* owned */
 	size_t target_count;
@@ -60,7 +61,7 @@ struct kvw_dns_question {
 struct kvw_dns {
 	struct event_base *base; /* borrowed */
 	ares_channel servers;
-	ares_channel hosts; /* the hosts file only */
+	ares_channel hosts; /* the channel that reads the hosts file only */
 	struct event *timeout;
 	struct event *deliver;
 	LIST_HEAD(, dns_socket) sockets;
@@ -115,7 +116,7 @@ static const char *why_of(int status)
 		return "the name has no such records";
 	case ARES_ETIMEOUT:
 		return "no name server answered in time";
-	case ARES_ESERVFAIL: /* which of these depends on the version of c-ares */
+	case ARES_ESERVFAIL: /* the version of c-ares decides which of these statuses is returned */
 	case ARES_EREFUSED:
 	case ARES_ECONNREFUSED:
 		return "no name server gave an answer (SERVFAIL, refused, unreachable)";
@@ -135,7 +136,7 @@ static void free_question(struct kvw_dns_question *question)
 	free(question);
 }
 
-/* Delivers the result of all its queries together. */
+/* Delivers the combined result of all queries of a question. */
 static void give(struct kvw_dns_question *question, kvw_dns_answer_fn *fn, void *arg)
 {
 	struct kvw_dns_answer answer = {.verdict = KVW_DNS_FOUND, .ttl_s = question->ttl_s};
@@ -293,8 +294,8 @@ static void forget_socket(struct dns_socket *socket)
 	free(socket);
 }
 
-/* c-ares wants to know when this socket can be read or written; neither: c-ares is about to close
- * it. */
+/* c-ares calls this to set whether it waits for the socket to be readable or writable; neither: it
+ * is about to close the socket. */
 static void on_socket(void *arg, ares_socket_t fd, int readable, int writable)
 {
 	struct kvw_dns *dns = arg;
@@ -317,7 +318,7 @@ static void on_socket(void *arg, ares_socket_t fd, int readable, int writable)
 	socket = calloc(1, sizeof(*socket));
 	if (socket == NULL) {
 		kvw_warn(ROOM, "out of memory for a socket event");
-		return; /* its queries time out */
+		return; /* the queries will time out */
 	}
 	socket->fd = fd;
 	LIST_INSERT_HEAD(&dns->sockets, socket, entry);
@@ -339,7 +340,8 @@ static enum kvw_err create_channels(struct kvw_dns *dns, const struct kvw_dns_op
 	int status = ares_library_init(ARES_LIB_INIT_ALL);
 
 #ifdef ARES_OPT_QUERY_CACHE
-	mask |= ARES_OPT_QUERY_CACHE; /* age 0: no cache. The callers decide when to ask again */
+	/* age 0 turns c-ares' cache off: the callers decide when to ask again */
+	mask |= ARES_OPT_QUERY_CACHE;
 #endif
 	dns->library = status == ARES_SUCCESS;
 	if (status == ARES_SUCCESS)
@@ -448,7 +450,7 @@ static void ask_addresses(ares_channel channel, const char *host, int family,
 	ares_getaddrinfo(channel, host, port, &hints, fn, question);
 }
 
-/* Whether the addresses are known without a server; then stores them in the question. */
+/* Returns whether the addresses are known without a server; stores them in the question. */
 static bool at_hand(struct kvw_dns *dns, const char *host, struct kvw_dns_question *question)
 {
 	struct kvw_resolve_addresses literal = {0};
@@ -469,7 +471,8 @@ static bool at_hand(struct kvw_dns *dns, const char *host, struct kvw_dns_questi
 		question->ttl_s = KVW_DNS_FILE;
 		return true;
 	}
-	question->failed = 0; /* a missing entry or unreadable file is no failure */
+	/* a host that is not in the file, or an unreadable file, is no failure */
+	question->failed = 0;
 	question->none = false;
 	return false;
 }
@@ -508,7 +511,7 @@ enum kvw_err kvw_dns_ask_host(struct kvw_dns *dns, const char *host, uint16_t po
 
 	if (question == NULL)
 		return KVW_ENOMEM;
-	question->open = 1; /* held here, so that it does not finish before all queries are sent */
+	question->open = 1; /* keeps the question alive until all queries are sent */
 	if (!at_hand(dns, host, question)) {
 		question->open += 2;
 		ask_addresses(dns->servers, host, AF_INET, question, on_addresses);
@@ -541,7 +544,7 @@ void kvw_dns_drop(struct kvw_dns_question *question)
 		return;
 	question->fn = NULL;
 	if (!question->finished)
-		return; /* c-ares still holds it */
+		return; /* c-ares still uses the question */
 	TAILQ_REMOVE(&question->dns->finished, question, entry);
 	free_question(question);
 }

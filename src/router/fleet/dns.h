@@ -22,8 +22,8 @@
 
 #define KVW_DNS_MOST 1024 /* addresses or targets of one name; further ones are left out */
 #define KVW_DNS_HOST 256  /* room for a name with its NUL */
-/* Values of a TTL: of an address in digits, which never changes; of a name in the hosts file, which
- * may change at any time. */
+/* Special values of a TTL: KVW_DNS_STAY for an address in digits, which never changes; KVW_DNS_FILE
+ * for a name in the hosts file, which may change at any time. */
 #define KVW_DNS_STAY UINT32_MAX
 #define KVW_DNS_FILE (UINT32_MAX - 1)
 
@@ -35,7 +35,7 @@ enum kvw_dns_verdict {
 	KVW_DNS_FOUND,
 	/* A server answered: no such name (NXDOMAIN), or no record of this kind. */
 	KVW_DNS_NONE,
-	KVW_DNS_FAILED, /* unknown: SERVFAIL, refused, timed out, no readable answer */
+	KVW_DNS_FAILED, /* not known: SERVFAIL, refused, timed out, or an unreadable answer */
 };
 
 /* An entry of an SRV answer. */
@@ -44,12 +44,12 @@ struct kvw_dns_target {
 	uint16_t port;
 };
 
-/* Borrowed during the call that gets it. */
+/* An answer. Borrowed during the call that gets it. */
 struct kvw_dns_answer {
 	enum kvw_dns_verdict verdict;
-	const char *why; /* not FOUND: in words */
-	uint32_t ttl_s;  /* FOUND: least of all records, or KVW_DNS_STAY or KVW_DNS_FILE */
-	bool half; /* FOUND: the query for one kind of addresses failed */
+	const char *why; /* the cause in words, unless FOUND */
+	uint32_t ttl_s;  /* FOUND: least TTL of all records, or KVW_DNS_STAY or KVW_DNS_FILE */
+	bool half; /* FOUND: only one kind of addresses, since the query for the other one failed */
 
 	/* Answer for a host: addresses with the port of the question; IPv4 first, ascending, none
 	 * twice. */
@@ -68,19 +68,20 @@ typedef void kvw_dns_answer_fn(void *arg, const struct kvw_dns_answer *answer);
 struct kvw_dns_options {
 	/* "ADDRESS:PORT,..." instead of the servers of resolv.conf; for tests. */
 	const char *servers;
-	int timeout_ms;      /* of the first try, doubled for each further one; 0: 1000 */
+	int timeout_ms; /* time limit of the first try, doubled for each further one; 0: 1000 */
 	int tries;           /* per server; 0: 3 */
 };
 
-/* options NULL: as zeroed. KVW_EINVAL: c-ares refused; the cause is in the log. */
+/* options NULL: the machine's settings. KVW_EINVAL: c-ares refused them; the cause is in the
+ * log. */
 enum kvw_err kvw_dns_create(struct event_base *base, const struct kvw_dns_options *options,
 	struct kvw_dns **out) KVW_MUST_CHECK;
 
-/* Drops open questions. Not from within an answer. NULL is allowed. */
+/* Drops open questions. Must not be called from an answer's function. NULL is allowed. */
 void kvw_dns_destroy(struct kvw_dns *dns);
 
-/* Calls `fn` before it returns, and returns true, if no server is needed: the host is an address in
- * digits (IPv6 without brackets), `localhost`, or in the hosts file. */
+/* Answers without a server, if possible: for an address in digits (IPv6 without brackets),
+ * `localhost`, or a host in the hosts file. Then it calls `fn` before it returns true. */
 bool kvw_dns_at_hand(
 	struct kvw_dns *dns, const char *host, uint16_t port, kvw_dns_answer_fn *fn, void *arg);
 

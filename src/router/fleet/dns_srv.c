@@ -1,5 +1,5 @@
 /*
- * dns_srv.c - see dns_srv.h.
+ * dns_srv.c - reads a DNS message with SRV records.
  *
  * RFC 1035, 4.1: twelve bytes of header, the questions, then records: name, type, class (2 bytes
  * each), TTL (4), length (2), data. Data of SRV: priority, weight, port (2 each), target. Names may
@@ -30,7 +30,7 @@ static uint32_t get32(const unsigned char *at)
 	return (uint32_t)get16(at) << 16 | get16(at + 2);
 }
 
-/* The rest of the message. */
+/* The part of the message that is not read yet. */
 struct rest {
 	const unsigned char *message;
 	size_t len, at;
@@ -67,7 +67,7 @@ static int compare_targets(const void *a, const void *b)
 	return order != 0 ? order : x->port - y->port;
 }
 
-/* One record: a target into *target, and the TTL. */
+/* Reads one record: its TTL, and if it is an SRV record its target. */
 static enum kvw_err read_record(
 	struct rest *rest, struct kvw_dns_target *target, bool *is_target, uint32_t *ttl_s)
 {

@@ -1,4 +1,4 @@
-/* ejection.c - see ejection.h. */
+/* ejection.c - ejects workers because of bad answers. */
 #include "fleet/ejection.h"
 
 #include "base/clock.h"
@@ -7,7 +7,7 @@
 #define COUNT_BITS 16
 #define COUNT_MAX  ((UINT64_C(1) << COUNT_BITS) - 1)
 
-/* A period as one word: its number, then counts of good and bad answers, which saturate at
+/* A word packs a period: its number, then counts of good and bad answers, each at most
  * COUNT_MAX. */
 #define GOOD(word)   ((word) >> COUNT_BITS & COUNT_MAX)
 #define BAD(word)    ((word) & COUNT_MAX)
@@ -53,7 +53,7 @@ static void count_answer(struct kvw_ejections *all, struct kvw_ejection *worker,
 		period, &old, next, memory_order_relaxed, memory_order_relaxed));
 }
 
-/* Whether the share of bad answers in the window is too large. */
+/* Returns whether the share of bad answers in the window is too large. */
 static bool too_many_bad(
 	const struct kvw_ejections *all, const struct kvw_ejection *worker, int64_t now_ns)
 {
@@ -100,7 +100,7 @@ void kvw_ejection_clear(struct kvw_ejections *all, struct kvw_ejection *worker)
 	atomic_store_explicit(&worker->ejections, 0, memory_order_relaxed);
 }
 
-/* --- states; with the mutex --- */
+/* --- states; the mutex is held --- */
 
 static void set_state(struct kvw_ejection *worker, enum kvw_ejection_state state)
 {
@@ -152,7 +152,7 @@ static enum kvw_ejection_change judge_trial(struct kvw_ejections *all, struct kv
 	case KVW_GRADE_TURNED_BAD:
 		*for_ms = leave_out(all, worker, now_ns);
 		return KVW_EJECTION_EJECTED;
-	default: /* no verdict: the next request tries again */
+	default: /* no verdict: the next request becomes the trial */
 		atomic_store_explicit(&worker->until_ns, now_ns, memory_order_relaxed);
 		set_state(worker, KVW_EJECTION_OUT);
 		return KVW_EJECTION_NO_CHANGE;

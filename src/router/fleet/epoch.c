@@ -1,5 +1,5 @@
 /*
- * epoch.c - see epoch.h.
+ * epoch.c - frees retired objects when no loop can use them any more.
  *
  * A retired object records every loop's turn count; it may be freed when each count has grown by
  * two: the running turn, and a whole one. Counts and the pointers that the control thread replaces
@@ -22,7 +22,7 @@ struct retired {
 	struct retired *next;
 	void *object;
 	void (*free_fn)(void *object);
-	uint64_t seen[]; /* [loops] counts when it was retired */
+	uint64_t seen[]; /* [loops] each loop's count when the object was retired */
 };
 
 struct kvw_epochs {
@@ -88,7 +88,8 @@ enum kvw_err kvw_epochs_retire(
 static bool all_turned(const struct kvw_epochs *epochs, const struct retired *r)
 {
 	for (size_t i = 0; i < epochs->loops; i++)
-		/* Two turns: the one that was running when it was retired, and a whole one. */
+		/* Two turns must end: the one that was running when the object was retired, and a
+		 * whole one. */
 		if (atomic_load_explicit(&epochs->turns[i].count, memory_order_acquire) <
 			r->seen[i] + 2)
 			return false;

@@ -5,7 +5,7 @@
  * freed once every loop has finished the turn in which the object was still reachable. Loops turn
  * at least once per tick, so that is soon, and a loop pays one atomic addition per turn.
  *
- * Threads: kvw_epochs_turn by the loop that owns the index (or the thread that stands for it);
+ * Threads: kvw_epochs_turn by the loop that owns the index (or by the thread that takes its place);
  * kvw_epochs_retire and kvw_epochs_reclaim by the control thread.
  */
 #ifndef KVW_EPOCH_H
@@ -24,7 +24,7 @@ void kvw_epochs_destroy(struct kvw_epochs *epochs);
 
 void kvw_epochs_turn(struct kvw_epochs *epochs, size_t loop);
 
-/* free_fn(object) runs in a later kvw_epochs_reclaim or in destroy. */
+/* Retires an object: free_fn(object) runs in a later kvw_epochs_reclaim or in destroy. */
 enum kvw_err kvw_epochs_retire(struct kvw_epochs *epochs, void *object,
 	void (*free_fn)(void *object)) KVW_MUST_CHECK;
 void kvw_epochs_reclaim(struct kvw_epochs *epochs);

@@ -1,5 +1,5 @@
 /*
- * expected.c - see expected.h.
+ * expected.c - keeps slots for workers of a former process of kvway; expected.h says why.
  *
  * The lowest free slot is taken, so that tables indexed by slots stay dense.
  */
@@ -74,7 +74,7 @@ static struct kvw_worker *take_expected(struct fleet *self, const char *url, dou
 	return NULL;
 }
 
-/* The lowest slot that is free and not reserved. */
+/* Takes the lowest slot that is free and not reserved. */
 static enum kvw_err take_free(struct kvw_fleet *fleet, struct kvw_worker **out)
 {
 	size_t count = fleet->count;

@@ -1,5 +1,6 @@
 /*
- * fleet.c - see fleet.h. Candidates, health, and what is learned of models.
+ * fleet.c - answers the loops' questions about workers: candidates, health, and what is learned of
+ * models; fleet.h has the interface.
  */
 #include "fleet/fleet_internal.h"
 
@@ -43,8 +44,8 @@ static const struct kvw_model_entry *find_model(const struct kvw_fleet_view *vie
 	return there ? &view->models[at] : NULL;
 }
 
-/* Sets the temporary states of a worker. Most workers have none, and then no clock is read. True:
- * the state will change with time alone. */
+/* Sets the states of a worker that end by time. Most workers have none, and then no clock is read.
+ * True: the state will change with time alone. */
 static bool note_passing_state(
 	const struct kvw_fleet *fleet, struct kvw_worker *worker, struct kvw_candidate *item)
 {
@@ -61,7 +62,7 @@ static bool note_passing_state(
 		double ms = (double)(now_ns - slow_since) / (double)KVW_NS_PER_MS;
 		double share = ms / (double)fleet->config->routing_slow_start_ms;
 
-		if (share >= 1) /* over, unless it has begun again */
+		if (share >= 1) /* slow start is over, unless it has begun again */
 			(void)atomic_compare_exchange_strong(
 				&worker->slow_since_ns, &slow_since, 0);
 		else if ((float)share < item->share)
@@ -110,9 +111,9 @@ bool kvw_fleet_divided(const struct kvw_fleet *fleet)
 /* The workers that serve a model. */
 struct service {
 	const struct kvw_model_entry *serves; /* NULL: any worker */
-	struct kvw_model *model;              /* NULL: none was requested, or it is unknown */
+	struct kvw_model *model;              /* NULL: the request named none, or an unknown one */
 	bool known;
-	uint64_t version; /* of the candidates, if time alone changes none of them */
+	uint64_t version; /* version of the candidates, if time alone changes none of them */
 };
 
 /* Limit of models per view whose candidates have versions. */
@@ -120,7 +121,7 @@ struct service {
 
 static struct service find_service(const struct kvw_fleet *fleet, struct kvw_slice name)
 {
-	/* Read before the state whose changes it counts. */
+	/* Read before the workers' states, so that a change in between is counted as newer. */
 	uint64_t changes = atomic_load_explicit(&fleet->changes, memory_order_acquire);
 	const struct kvw_fleet_view *view =
 		atomic_load_explicit(&fleet->view, memory_order_acquire);
@@ -160,7 +161,8 @@ void kvw_fleet_use_ejected(
 	}
 }
 
-/* Returns their number. Sets *passing: one of them will change with time alone. */
+/* Fills the candidates and returns their number. Sets *passing: one of them will change with time
+ * alone. */
 static size_t fill_candidates(const struct kvw_fleet *fleet, const struct kvw_model_entry *serves,
 	struct kvw_candidate *items, bool *passing)
 {
@@ -263,7 +265,7 @@ bool kvw_fleet_picked(struct kvw_fleet *fleet, struct kvw_worker *worker, int64_
 	return trial;
 }
 
-/* Bounds of bytes per token. */
+/* Least and greatest bytes per token that are believed. */
 #define UNITS_LEAST 0.25
 #define UNITS_MOST  64.0
 
@@ -296,10 +298,10 @@ void kvw_fleet_remember_model(
 }
 
 /*
- * Bytes per token, a moving average over some 32 answers. A short prompt counts less: the chat
- * template's own tokens are a larger part of it. The ratio of a prompt that is mostly not text (an
- * image is few bytes and many hundred tokens) is limited to a factor of two around the average, so
- * that no single kind of request dominates it.
+ * Learns the bytes per token, as a moving average over some 32 answers. A short prompt counts less:
+ * the chat template's own tokens are a larger part of it. The ratio of a prompt that is mostly not
+ * text (an image is few bytes and many hundred tokens) is limited to a factor of two around the
+ * average, so that no single kind of request dominates it.
  */
 void kvw_model_learn(struct kvw_model *model, uint64_t units, uint32_t prompt_tokens)
 {
@@ -314,7 +316,7 @@ void kvw_model_learn(struct kvw_model *model, uint64_t units, uint32_t prompt_to
 	if (old > 0) {
 		weight = prompt_tokens < 512 ? prompt_tokens / 512.0 : 1;
 		seen = seen > old * 2 ? old * 2 : seen < old / 2 ? old / 2 : seen;
-		/* Loops may race: one sample is lost, no harm. */
+		/* Loops may write at the same time: then one sample is lost, which does no harm. */
 		seen = old + (seen - old) * weight / 32;
 	}
 	atomic_store_explicit(
@@ -406,18 +408,19 @@ static bool cards_equal(const struct kvw_model_list *list, const struct kvw_mode
 	return true;
 }
 
-/* Records that the view has the list of the worker, and of all ranks of its endpoint. */
+/* Records that the view now has the list of models of the worker, and of all ranks of its
+ * endpoint. */
 static void list_is_read(struct kvw_fleet *fleet, struct kvw_worker *worker)
 {
 	int64_t now_ns = kvw_clock_ns();
 	struct kvw_worker *rank;
 
-	/* Last: a thread that sees this time also sees the published list. */
+	/* Stored last: a thread that sees this time also sees the published list. */
 	for (size_t at = 0; (rank = kvw_ranks_next(fleet, worker, &at)) != NULL;)
 		atomic_store_explicit(&rank->models_read_ns, now_ns, memory_order_release);
 }
 
-/* Returns whether the worker's list was known before. */
+/* Records that the list of models is known. Returns whether it was known before. */
 static bool list_is_known(struct kvw_fleet *fleet, struct kvw_worker *worker)
 {
 	bool known = true;
@@ -446,7 +449,7 @@ enum kvw_err kvw_fleet_set_models(struct kvw_fleet *fleet, struct kvw_worker *wo
 	return err;
 }
 
-/* Marks models as adapters by the workers' latest lists: those with a parent. */
+/* Marks models with a parent as adapters, by the workers' latest lists. */
 static void note_adapters(const struct kvw_fleet *fleet, const struct kvw_model_list *list)
 {
 	const struct kvw_fleet_view *view =
@@ -471,7 +474,7 @@ static uint32_t least_len(const struct kvw_model_list *list)
 	return least;
 }
 
-/* Sets a worker's model length, and the shortest of all workers. */
+/* Sets a worker's longest prompt and answer in tokens, and the shortest of all workers. */
 static void set_len(struct kvw_fleet *fleet, struct kvw_worker *worker, uint32_t tokens)
 {
 	uint32_t shortest = 0;
@@ -509,7 +512,8 @@ enum kvw_err kvw_fleet_take_listed(struct kvw_fleet *fleet, struct kvw_worker *w
 	}
 	kvw_model_names_finish(listed);
 	if (err != KVW_OK) {
-		kvw_model_list_clear(list); /* it will differ next time, and be published then */
+		/* at the next reading it will differ again, and be published then */
+		kvw_model_list_clear(list);
 		return err;
 	}
 	note_adapters(fleet, list);
@@ -528,7 +532,7 @@ enum kvw_err kvw_fleet_change(
 
 	kvw_fleet_changed(&fleet->changes);
 	if (err != KVW_OK || models->count == 0 || worker->lead != worker)
-		return err; /* until the worker is asked, its configured list holds */
+		return err; /* until the worker is asked, its configured list stays in force */
 	return kvw_fleet_set_models(
 		fleet, worker, (const char *const *)models->items, models->count);
 }
@@ -549,7 +553,7 @@ void kvw_fleet_set_blends(struct kvw_worker *worker, bool blends)
 		kvw_fleet_changed(worker->changes);
 }
 
-/* Prefill time of a foreign request, as the strategy would predict it. */
+/* Returns the prefill time of a foreign request, as the strategy would predict it. */
 static double foreign_prefill_ns(const struct kvw_fleet *fleet, const struct kvw_worker *worker,
 	const struct kvw_foreign_found *found)
 {

@@ -4,12 +4,13 @@
  * The fleet is a table of KVW_MAX_WORKERS slots (worker.h); workers come and go while requests run.
  * A changing property of a worker is either an atomic in it, written by the control thread and by
  * passive failure counting, or part of an immutable view: the model table. The control thread
- * publishes a new view and frees the old one when every loop has passed a quiet point (epoch.h).
+ * publishes a new view, and frees the old one when every loop has ended the turn in which it could
+ * read it (epoch.h).
  *
  * A worker leaves in this order: it is drained (no new requests; members.h decides for how long),
  * removed (GONE: no view lists it; its running requests are moved or cut), and released by every
- * loop, the feeds and all other holders; then kvw_fleet_reap purges all knowledge of it and its
- * slot is FREE for another worker, of a new generation.
+ * loop, the feeds and all other holders. Then kvw_fleet_reap purges all knowledge of it, and its
+ * slot is FREE for another worker, with a new generation.
  *
  * Threads: the control thread alone calls the functions below "control thread"; loops call the
  * others, and both report lost caches.
@@ -33,22 +34,22 @@ struct kvw_wakes;       /* wake/wakes.h */
 
 #define KVW_MODEL_WORDS (KVW_MAX_WORKERS / 64)
 
-/* Models with lower indices stay as long as the fleet: metrics name them. Of the others, at most
- * KVW_MODELS_UNLISTED without a listing worker or request are kept; further ones are freed and
- * their indices reused. */
+/* Models with lower indices stay as long as the fleet, since metrics name them. Of the others, at
+ * most KVW_MODELS_UNLISTED are kept that no worker lists and no request uses; further ones are
+ * freed and their indices reused. */
 #define KVW_MODELS_KEPT     256
 #define KVW_MODELS_UNLISTED 1024
 
-/* Learned facts about a model. The entry stays while a view that loops may read has it, and while
+/* Facts learned about a model. The entry stays while a view that loops may read has it, and while
  * it is held. */
 struct kvw_model {
 	char *name;
-	uint32_t index;                     /* for metric labels */
-	uint32_t views;                     /* views that have it; the control thread's */
-	bool listed;                        /* in the present view; the control thread's */
+	uint32_t index;                     /* index for metric labels */
+	uint32_t views; /* number of views that have it; only the control thread uses this */
+	bool listed; /* the present view has it; only the control thread uses this */
 	uint64_t serial;                    /* unique */
-	_Atomic uint32_t holds;             /* of kvw_model_hold */
-	/* A LoRA adapter, by the list of a worker that serves it. */
+	_Atomic uint32_t holds;             /* number of holds (kvw_model_hold) */
+	/* The model is a LoRA adapter, by the list of a worker that serves it. */
 	_Atomic bool adapter;
 	_Atomic uint32_t units_per_token_q16; /* learned bytes per token, 16.16 fixed point */
 };
@@ -56,21 +57,23 @@ struct kvw_model {
 struct kvw_model_entry {
 	struct kvw_model *model;
 	uint64_t workers[KVW_MODEL_WORDS]; /* bit = worker id */
-	struct kvw_model_card card; /* merged from all these workers; the view owns its texts */
+	/* merged from the workers that serve it; the view owns its texts */
+	struct kvw_model_card card;
 };
 
-/* Immutable. Borrowed by a loop until its next quiet point. */
+/* The models and their workers. Immutable. A loop borrows it until the end of its turn. */
 struct kvw_fleet_view {
 	struct kvw_model_entry *models; /* ascending by name */
 	size_t model_count;
-	bool all_known; /* every worker's list is known: an unknown model is a 404 */
+	/* the models of every worker are known, so a request for another model gets 404 */
+	bool all_known;
 };
 
-/* TLS to workers whose certificates are verified by the same authorities. */
+/* The TLS context for workers whose certificates are verified by the same authorities. */
 struct kvw_trust {
 	struct kvw_tls *tls; /* owned */
 	char *ca_file;       /* owned; "": the authorities that the system trusts */
-	uint32_t users;      /* workers of this setting, leaving ones included */
+	uint32_t users;      /* number of workers that use it, leaving ones included */
 	struct kvw_trust *next;
 };
 
@@ -90,45 +93,52 @@ struct kvw_fleet {
 	size_t loops;
 	const struct kvw_fleet_view *_Atomic view;
 	const struct kvw_config *_Atomic config; /* in force */
-	struct kvw_epochs *epochs;       /* quiet points of the loops */
-	struct kvw_strategy *_Atomic strategy;   /* in force; purges go to it; NULL: none */
-	struct kvw_settings *_Atomic settings;   /* both, counted; owned; NULL: owned by others */
-	/* The control thread's: entries to be destroyed. */
+	struct kvw_epochs *epochs;       /* records when loops have ended their turns */
+	/* the strategy in force, which is informed of lost caches; NULL: none */
+	struct kvw_strategy *_Atomic strategy;
+	/* configuration and strategy in force, with a count of users; owned; NULL: owned by
+	 * others */
+	struct kvw_settings *_Atomic settings;
+	/* Replaced settings that are to be destroyed; used only by the control thread. */
 	struct kvw_settings *replaced;
-	/* For TLS to workers; owned, the control thread's. An entry is freed with the slot of its
-	 * last worker, except upstream.tls.ca_file's. */
+	/* TLS contexts for workers; owned, used only by the control thread. An entry is freed with
+	 * the slot of its last worker, except upstream.tls.ca_file's. */
 	struct kvw_trust *trusts;
-	/* Certificates of all addresses, renewed by the control thread. */
+	/* Certificates of all listening addresses, renewed by the control thread. */
 	struct kvw_tls_watch certificates;
-	/* Forgets all knowledge of a slot's worker; NULL: none. */
+	/* Called to drop all knowledge of a slot's worker; NULL: nothing to call. */
 	void (*freed)(void *arg, uint32_t slot);
 	void *freed_arg;
 	struct kvw_ejections ejections;
-	struct kvw_ratios *ratios;       /* tokens per byte, by beginnings of prompts; owned */
-	struct kvw_model **models;       /* by index; NULL: a free one. Control thread only */
-	size_t model_total;              /* indices that have been used */
-	struct kvw_remembered_model *remembered; /* owned; of models that no worker may serve yet */
+	/* learned tokens per byte, by the beginnings of prompts; owned */
+	struct kvw_ratios *ratios;
+	/* models by index; NULL: a free index. Only the control thread uses this */
+	struct kvw_model **models;
+	size_t model_total;              /* number of indices that have been used */
+	/* ratios of models that no worker has served yet; owned */
+	struct kvw_remembered_model *remembered;
 	size_t remembered_count;
 	struct kvw_wakes *wakes;         /* models that may be woken; owned */
-	struct kvw_load_board *loads;    /* of all workers, by id; owned */
+	struct kvw_load_board *loads;    /* loads of all workers, by id; owned */
 	/* Workers that are DOWN, stalled or asleep; a worker counts once for each of these
 	 * states. */
 	_Atomic uint32_t down;
-	_Atomic uint32_t shortest_len;   /* the least max_model_len of a worker; 0: none is known */
-	/* Until this time some worker's learned limit may hold; 0: no limit was learned. */
+	_Atomic uint32_t shortest_len; /* the least max_model_len of any worker; 0: none is known */
+	/* Until this time a limit that was learned from a worker's refusals may be in force; 0:
+	 * none was learned. */
 	_Atomic int64_t refused_until_ns;
-	_Atomic uint64_t changes;        /* grows after each change visible in candidates; > 0 */
+	_Atomic uint64_t changes;        /* grows after each change that candidates show; > 0 */
 };
 
 /* Candidates that a loop caches between requests. */
 struct kvw_fleet_table {
-	struct kvw_candidate *items; /* [KVW_MAX_WORKERS], the loop's own */
+	struct kvw_candidate *items; /* [KVW_MAX_WORKERS], owned by the loop */
 	size_t count;
-	uint64_t version; /* for kvw_candidates; 0: refill the items next time */
+	uint64_t version; /* version for kvw_candidates; 0: fill the items again next time */
 };
 
 /* Creates a fleet with the workers of the configuration. KVW_EINVAL: an invalid URL, or
- * upstream.tls cannot be loaded, which a worker with https needs; `errors` has the cause. */
+ * upstream.tls, which a worker with https needs, cannot be loaded; `errors` has the cause. */
 enum kvw_err kvw_fleet_create(const struct kvw_config *config, size_t loops, FILE *errors,
 	struct kvw_fleet **out) KVW_MUST_CHECK;
 /* Creates a read-only fleet: it resolves no name, loads no certificate, and cannot connect to
@@ -138,7 +148,7 @@ enum kvw_err kvw_fleet_create_offline(
 void kvw_fleet_destroy(struct kvw_fleet *fleet); /* NULL is allowed */
 
 /* --- any thread --- */
-/* The worker in this slot, below fleet->count; NULL: none. */
+/* Returns the worker in this slot, below fleet->count; NULL: none. */
 static inline struct kvw_worker *kvw_fleet_worker(const struct kvw_fleet *fleet, size_t slot)
 {
 	struct kvw_worker *worker = fleet->workers[slot];
@@ -148,7 +158,7 @@ static inline struct kvw_worker *kvw_fleet_worker(const struct kvw_fleet *fleet,
 
 size_t kvw_fleet_usable_count(const struct kvw_fleet *fleet);
 
-/* Holds a model, which an event loop found in its turn's view, beyond the turn. NULL is allowed. */
+/* Keeps a model that an event loop found in its turn's view beyond the turn. NULL is allowed. */
 static inline void kvw_model_hold(struct kvw_model *model)
 {
 	if (model != NULL && model->index >= KVW_MODELS_KEPT)
@@ -161,27 +171,27 @@ static inline void kvw_model_let_go(struct kvw_model *model)
 		atomic_fetch_sub_explicit(&model->holds, 1, memory_order_release);
 }
 
-/* Candidates for a model (len 0: any); their loads lie on fleet->loads. items has room for
- * fleet->count (which may grow: KVW_MAX_WORKERS). Sets *known: some worker lists the model, or none
- * was requested. Only workers that serve it are included. *entry (may be NULL on return): the
- * model. If all workers of the model are down or ejected, the ejected ones are usable, and if all
- * are down, the late ones: a doubtful answer is better than none. */
+/* Fills the candidates for a model (len 0: any model), with loads from fleet->loads. items has room
+ * for fleet->count, which may grow: KVW_MAX_WORKERS. Sets *known: some worker lists the model, or
+ * none was requested. Only workers that serve the model are included. *entry: the model; may become
+ * NULL. If all workers of the model are down or ejected, the ejected ones become usable, and if all
+ * are down, those that are only late: a doubtful answer is better than none. */
 size_t kvw_fleet_candidates(const struct kvw_fleet *fleet, struct kvw_slice model,
 	struct kvw_candidate *items, bool *known, struct kvw_model **entry);
 
-/* The model of requests that name none: the only model that is no adapter of another. NULL: there
- * are several, or none is known. */
+/* Returns the model for requests that name none: the only model that is not an adapter of another.
+ * NULL: there are several, or none is known. */
 struct kvw_model *kvw_fleet_meant_model(const struct kvw_fleet *fleet);
-/* Whether the workers with known models share no model, adapters aside. */
+/* Returns whether no model, adapters aside, is served by all workers whose models are known. */
 bool kvw_fleet_divided(const struct kvw_fleet *fleet);
 
 /* If no candidate is usable: makes those usable that are ejected or suspected, but not down; if
- * there are none, those that are down only because of late probes. */
+ * there are none either, those that are down only because their probes were late. */
 void kvw_fleet_use_ejected(
 	const struct kvw_fleet *fleet, struct kvw_candidate *items, size_t count);
 
-/* kvw_fleet_candidates into a table, whose items are refilled only if something has changed since,
- * or will change with time alone. */
+/* Like kvw_fleet_candidates, but into a loop's table, whose items are filled again only if
+ * something has changed since, or will change with time alone. */
 void kvw_fleet_read(const struct kvw_fleet *fleet, struct kvw_slice model,
 	struct kvw_fleet_table *table, bool *known, struct kvw_model **entry);
 
@@ -193,47 +203,47 @@ static inline bool kvw_fleet_any_usable(const struct kvw_fleet_table *table)
 	return false;
 }
 
-/* Records an attempt's grade; why is logged if it is bad. trial: from kvw_fleet_picked. */
+/* Records an attempt's grade; a bad one is logged with `why`. trial: from kvw_fleet_picked. */
 void kvw_fleet_judge(struct kvw_fleet *fleet, struct kvw_worker *worker, enum kvw_grade grade,
 	bool trial, const char *why, int64_t now_ns);
-/* To be called when a request goes to the worker. True: it is the trial of an ejected worker, and
+/* Called when a request goes to the worker. True: it is the trial of an ejected worker, and
  * kvw_fleet_judge must follow. */
 bool kvw_fleet_picked(struct kvw_fleet *fleet, struct kvw_worker *worker, int64_t now_ns);
 
-/* Purges a worker that lost its cache: process_start_time_seconds changed, or kvway forwarded a
- * reset. */
+/* Drops what is known of the cache of a worker that has lost it: its process_start_time_seconds
+ * changed, or kvway forwarded a reset. */
 void kvw_fleet_cache_lost(struct kvw_fleet *fleet, struct kvw_worker *worker, const char *why);
 
 /* Learns units (bytes) per token of a model from one answer's usage. */
 void kvw_model_learn(struct kvw_model *model, uint64_t units, uint32_t prompt_tokens);
 float kvw_model_tokens_per_unit(const struct kvw_model *model, double prior_bytes_per_token);
-/* Tokens per unit of one request's prompt: 1 for token ids, else the ratio of prompts with the same
- * beginning, else the model's (NULL: the prior). Fills *keys, for learning the ratio from the
- * answer. */
+/* Returns the tokens per unit of one request's prompt: 1 for token ids, else the ratio of prompts
+ * with the same beginning, else the model's (NULL: the prior). Fills *keys, for learning the ratio
+ * from the answer. */
 float kvw_fleet_tokens_per_unit(const struct kvw_fleet *fleet, const struct kvw_model *model,
 	const struct kvw_route_request *request, struct kvw_ratio_keys *keys);
 
 /* --- control thread: membership --- */
-/* Adds a worker, visible to loops at once; the caller has it probed, and resolved if it has
+/* Adds a worker, which loops see at once; the caller has it probed, and resolved if it has
  * KVW_BARRED_NO_ADDRESS. `why` gets the reason of KVW_EINVAL (its URL, upstream.tls), KVW_ELIMIT
  * (no free slot) or KVW_ENOMEM. */
 enum kvw_err kvw_fleet_add(struct kvw_fleet *fleet, const struct kvw_worker_config *config,
 	char *why, size_t room, struct kvw_worker **out) KVW_MUST_CHECK;
-/* Sets or clears a reason against new requests. Any thread. */
+/* Sets or clears a reason for which the worker gets no new requests. Any thread. */
 void kvw_fleet_bar(
 	struct kvw_fleet *fleet, struct kvw_worker *worker, enum kvw_barred reason, bool set);
-/* To be called when a request that puts the worker to sleep is sent: the worker gets no other
- * request from now on, and earlier requested metrics do not change that. kvw_fleet_said_sleep must
- * follow. Any thread. */
+/* Called when a request is sent that puts the worker to sleep: the worker gets no other request
+ * from now on, and metrics requested earlier do not change that. kvw_fleet_said_sleep must follow.
+ * Any thread. */
 void kvw_fleet_puts_to_sleep(struct kvw_fleet *fleet, struct kvw_worker *worker);
-/* Records whether the worker sleeps, by its answer or the lack of one. Any thread. */
+/* Records whether the worker sleeps, by its answer, or because it did not answer. Any thread. */
 void kvw_fleet_said_sleep(
 	struct kvw_fleet *fleet, struct kvw_worker *worker, bool asleep, int64_t now_ns);
 /* Sets all addresses of the worker's name; count 0: the name has none. */
 void kvw_fleet_set_addresses(struct kvw_fleet *fleet, struct kvw_worker *worker,
 	const struct sockaddr_storage *addresses, size_t count);
-/* Puts settings in force and takes them. The former ones stay as long as a loop's request needs
- * them. */
+/* Takes over settings and puts them in force. The former ones stay as long as a request of any loop
+ * needs them. */
 void kvw_fleet_set_settings(struct kvw_fleet *fleet, struct kvw_settings *settings);
 /* Makes a LIVE worker GONE. Requests that run on it are moved or cut. */
 void kvw_fleet_remove(struct kvw_fleet *fleet, struct kvw_worker *worker);
@@ -242,33 +252,35 @@ void kvw_fleet_remove(struct kvw_fleet *fleet, struct kvw_worker *worker);
 size_t kvw_fleet_reap(struct kvw_fleet *fleet);
 
 /* --- control thread --- */
-/* ok: a probe succeeded. Applies health.fall and health.rise; logs changes. */
+/* Records a health probe; ok: it succeeded. Applies health.fall and health.rise; logs changes. */
 void kvw_fleet_set_probe(struct kvw_fleet *fleet, struct kvw_worker *worker, bool ok,
 	const char *why);
-/* Remembers a former process's ratio of a model: a model of this name begins with it. At most
- * KVW_REMEMBERED_MOST models; further ones, and invalid values, are ignored. Before there is a
- * control thread, or on it. */
+/* Remembers a model's ratio that a former process of kvway learned, as the first ratio of a model
+ * of this name. At most KVW_REMEMBERED_MOST models; further ones, and invalid values, are ignored.
+ * Called by the control thread, or before it runs. */
 #define KVW_REMEMBERED_MOST 1024
 void kvw_fleet_remember_model(
 	struct kvw_fleet *fleet, struct kvw_slice name, uint32_t units_per_token_q16);
-/* Records whether the worker's last probe failed only by timeout. Before kvw_fleet_set_probe. */
+/* Records whether the worker's last probe failed only by timeout. Called before
+ * kvw_fleet_set_probe. */
 void kvw_fleet_set_late(struct kvw_fleet *fleet, struct kvw_worker *worker, bool late);
-/* Sets the worker's list from /v1/models (LoRA names too), asked for at asked_ns, with the card of
- * each model. Takes the list's contents, and leaves it empty. */
+/* Sets the worker's list from /v1/models (LoRA names too), which was requested at asked_ns, with
+ * the card of each model. Takes the list's contents, and leaves it empty. */
 enum kvw_err kvw_fleet_take_listed(struct kvw_fleet *fleet, struct kvw_worker *worker,
 	struct kvw_model_names *listed, int64_t asked_ns) KVW_MUST_CHECK;
-/* Sets names alone, from a configuration. Copies. */
+/* Sets the worker's list from a configuration, which has only names. Copies. */
 enum kvw_err kvw_fleet_set_models(struct kvw_fleet *fleet, struct kvw_worker *worker,
 	const char *const *names, size_t count) KVW_MUST_CHECK;
 /* Sets other models (none: the worker is asked from now on) and another weight; the rest of config
  * must be unchanged. Copies. */
 enum kvw_err kvw_fleet_change(struct kvw_fleet *fleet, struct kvw_worker *worker,
 	const struct kvw_worker_config *config) KVW_MUST_CHECK;
-/* From vllm:cache_config_info: usable tokens = (num_gpu_blocks - 1) * block_size. */
+/* Sets the worker's capacity, from vllm:cache_config_info: usable tokens = (num_gpu_blocks - 1) *
+ * block_size. */
 void kvw_fleet_set_capacity(struct kvw_worker *worker, uint64_t tokens, uint32_t block_size);
-/* From kvtier:fragments_enabled. */
+/* Sets whether the worker reuses fragments, from kvtier:fragments_enabled. */
 void kvw_fleet_set_blends(struct kvw_worker *worker, bool blends);
-/* Sets foreign requests, from its metrics. */
+/* Sets the foreign requests that the worker's metrics show. */
 void kvw_fleet_set_foreign(
 	struct kvw_fleet *fleet, struct kvw_worker *worker, const struct kvw_foreign_found *found);
 /* Sets the worker's stall state. */

@@ -1,8 +1,11 @@
-/* foreign.c - see foreign.h. */
+/*
+ * foreign.c - finds foreign requests at a worker, from its metrics of waiting and running requests.
+ */
 #include "fleet/foreign.h"
 
-#define KEEP  0.8 /* decay of the sums when further prompts have ended */
-#define MOST  1e9 /* requests of a page: samples are limited, their sum is not */
+#define KEEP  0.8 /* factor by which the sums fade when further prompts have ended */
+/* largest number of requests of a page that is believed, since the sum of samples has no limit */
+#define MOST  1e9
 #define PRIOR 16  /* weight, in prompts, of all prompts before the first page */
 
 static double least_of(double a, double b)
@@ -10,7 +13,7 @@ static double least_of(double a, double b)
 	return a < b ? a : b;
 }
 
-/* The excess of the reported over the own requests, as a valid count. */
+/* Returns how much the reported number exceeds the own one, as a valid count. */
 static uint32_t beyond(double said, double own)
 {
 	return said > own ? (uint32_t)least_of(said - own, MOST) : 0;
@@ -28,7 +31,7 @@ void kvw_foreign_asked(struct kvw_foreign *foreign, const struct kvw_load_sequen
 	foreign->own = *own;
 }
 
-/* Foreign requests by this page alone. */
+/* Computes the foreign requests from this page alone. */
 static void compare(const struct kvw_foreign *foreign, const struct kvw_scrape *page,
 	const struct kvw_load_sequences *own, uint32_t *waiting, uint32_t *running)
 {
@@ -60,7 +63,7 @@ static double share_of(double hits, double queries)
 	return queries > 0 && hits > 0 ? least_of(hits / queries, 1) : 0;
 }
 
-/* Learns the recent length of prompts and their cached part. */
+/* Learns the recent mean length of prompts, and of their cached part. */
 static void learn_prompts(struct kvw_foreign *foreign, const struct kvw_scrape *page)
 {
 	double prompts = page->prompts - foreign->prompts;
@@ -82,7 +85,7 @@ static void learn_prompts(struct kvw_foreign *foreign, const struct kvw_scrape *
 	}
 }
 
-/* Learns the time per waiting request. */
+/* Learns the time that the worker takes per waiting request. */
 static void learn_time(struct kvw_foreign *foreign, const struct kvw_scrape *page, int64_t now_ns)
 {
 	double came = page->first_tokens - foreign->first_tokens;

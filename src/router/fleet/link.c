@@ -1,8 +1,8 @@
 /*
- * link.c - see link.h.
+ * link.c - opens, keeps and closes connections to workers; link.h has the rules.
  *
- * Registered once per connection for reading, writing and closing, edge-triggered: taking and
- * releasing an idle link costs no system call.
+ * A connection's socket is registered once for reading, writing and closing, edge-triggered: taking
+ * and releasing an idle link costs no system call.
  */
 #include "fleet/link.h"
 
@@ -63,7 +63,7 @@ void kvw_links_let_go(struct kvw_links *links)
 	}
 }
 
-/* Whether the link leads to an address that the worker's name no longer has. */
+/* Returns whether the link leads to an address that the worker's name no longer has. */
 static bool goes_astray(struct kvw_link *link)
 {
 	uint32_t version =
@@ -82,10 +82,11 @@ static void link_event(struct kvw_io *io)
 	if (!link->idle)
 		link->on_event(link, link->user);
 	else if (io->readable)
-		kvw_link_close(link); /* the worker closed it, or sent unrequested bytes */
+		/* the worker has closed the link, or sent bytes without a request */
+		kvw_link_close(link);
 }
 
-/* A socket that connects to the address. KVW_ENOMEM: no descriptor or local port. */
+/* Opens a socket that connects to the address. KVW_ENOMEM: no descriptor or local port. */
 static enum kvw_err open_socket(
 	const struct kvw_config *config, const struct sockaddr_storage *address, int *out)
 {
@@ -107,7 +108,7 @@ static enum kvw_err open_socket(
 	return KVW_OK;
 }
 
-/* Connects to the worker's next address that does not fail at once. KVW_EIO: none. */
+/* Connects to the worker's next address that does not fail at once. KVW_EIO: there is none. */
 static enum kvw_err connect_next(struct kvw_link *link)
 {
 	struct kvw_worker *worker = link->worker;
@@ -137,7 +138,7 @@ static enum kvw_err connect_next(struct kvw_link *link)
 	return KVW_OK;
 }
 
-/* Closes an idle link for its descriptor. False: there is none. */
+/* Closes an idle link to free its descriptor. False: there is none. */
 static bool close_one_idle(struct kvw_links *links)
 {
 	for (size_t i = 0; i < KVW_MAX_WORKERS && links->idle_total > 0; i++) {
@@ -201,7 +202,7 @@ enum kvw_err kvw_link_take(struct kvw_links *links, struct kvw_worker *worker, b
 	return KVW_OK;
 }
 
-/* Tries the worker's next address after one refused or did not answer. */
+/* Tries the worker's next address after one refused the connection or did not answer. */
 static enum kvw_err try_next(struct kvw_link *link)
 {
 	struct sockaddr_storage next;
@@ -222,7 +223,8 @@ enum kvw_err kvw_link_connect_result(struct kvw_link *link, int *cause)
 	int error = 0;
 	socklen_t len = sizeof(error);
 
-	/* Called before the socket's event: that event must not reach the next address's socket. */
+	/* When this was not called from the socket's event, a pending event of that socket must not
+	 * be taken for one of the next address's socket. */
 	if (!link->io.readable && !link->io.writable && !link->io.broken &&
 		kvw_tls_why(&link->io) == NULL)
 		return KVW_EAGAIN;
@@ -256,7 +258,7 @@ const char *kvw_link_why(const struct kvw_link *link, int cause)
 	return why != NULL ? why : strerror(cause);
 }
 
-/* Whether unrequested bytes wait in the socket: the next answer would begin with them. */
+/* Returns whether unrequested bytes wait in the socket: the next answer would begin with them. */
 static bool link_has_leftovers(struct kvw_link *link)
 {
 	char byte;
@@ -268,7 +270,8 @@ static bool link_has_leftovers(struct kvw_link *link)
 		return true;
 	if (recv(link->io.fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) >= 0 || errno != EAGAIN)
 		return true;
-	link->io.readable = false; /* no bytes: else any event would look like bytes while idle */
+	/* no bytes came: otherwise any event of the idle link would look like leftovers */
+	link->io.readable = false;
 	return false;
 }
 
@@ -311,13 +314,14 @@ void kvw_link_close(struct kvw_link *link)
 	}
 	if (link->io.fd >= 0)
 		kvw_io_close(&link->io, false);
-	kvw_links_unhold(links, link->worker); /* TLS used the worker's trust until now */
+	kvw_links_unhold(links, link->worker); /* until now TLS used the worker's trust */
 	link->user = NULL;
 	link->io.needs = NULL;
 	TAILQ_INSERT_TAIL(&links->closed, link, entry);
 }
 
-/* Closes idle links of one worker to removed addresses, if its list has changed. */
+/* Closes the idle links of one worker to addresses that it no longer has, if its list has
+ * changed. */
 static void close_astray(struct kvw_links *links, size_t slot)
 {
 	uint32_t version = atomic_load_explicit(

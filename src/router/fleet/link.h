@@ -2,10 +2,10 @@
  * link.h - connections to workers, kept per loop.
  *
  * A link is connecting, busy (it has a user) or idle. Idle ones stay registered with the loop, so a
- * close by the worker is noticed before the link is reused; the user handles the remaining race
- * (closed while the request travels): link->reused marks a stale connection as the likely cause.
- * The link used last is taken first, so that the others can age and be closed. A link that cannot
- * connect to the worker's first address tries the next one by itself.
+ * close by the worker is noticed before the link is reused; the user handles the remaining race, a
+ * close while the request travels: link->reused shows that a stale connection is the likely cause.
+ * The link that was used last is taken first, so that the others can age and be closed. A link that
+ * cannot connect to the worker's first address tries the next one by itself.
  *
  * Threads: everything here belongs to one loop.
  */
@@ -28,17 +28,18 @@ struct kvw_link {
 	struct kvw_io io; /* first: the socket's callback gets the link by it */
 	struct kvw_links *links;
 	struct kvw_worker *worker; /* a lead */
-	TAILQ_ENTRY(kvw_link) entry; /* idle list or, closed, the list of those to free */
+	/* link in the idle list, or in the list of closed links to free */
+	TAILQ_ENTRY(kvw_link) entry;
 	int64_t idle_since_ns;
 	size_t first;   /* index of the worker's address tried first */
-	size_t address; /* present address, counted from that one */
+	size_t address; /* number of the present address, counted from `first` */
 	struct sockaddr_storage to;
-	uint32_t address_version; /* the worker's, when `to` was last found in its list */
+	uint32_t address_version; /* version of the worker's list when `to` was last found in it */
 	bool connected;
-	bool reused; /* had an earlier request */
+	bool reused; /* the link has had an earlier request */
 	bool idle;
 	bool closed;
-	kvw_link_fn on_event; /* of the user */
+	kvw_link_fn on_event; /* callback of the user */
 	void *user;
 };
 
@@ -47,13 +48,14 @@ TAILQ_HEAD(kvw_link_list, kvw_link);
 /* All links of one loop. */
 struct kvw_links {
 	struct kvw_io_set *set;
-	struct kvw_link_list idle[KVW_MAX_WORKERS]; /* by slot, most recently used first */
+	/* idle links by slot, most recently used first */
+	struct kvw_link_list idle[KVW_MAX_WORKERS];
 	uint32_t idle_count[KVW_MAX_WORKERS];
-	uint32_t held[KVW_MAX_WORKERS];   /* by links, and by kvw_links_hold */
+	uint32_t held[KVW_MAX_WORKERS]; /* number of links and of kvw_links_hold calls per worker */
 	/* Version of the address list that a slot's idle links were checked against. */
 	uint32_t address_version[KVW_MAX_WORKERS];
-	uint32_t let_go[KVW_MAX_WORKERS]; /* the slot's use that this loop released last */
-	struct kvw_link_list closed; /* freed by kvw_links_reap */
+	uint32_t let_go[KVW_MAX_WORKERS]; /* which use of the slot this loop released last */
+	struct kvw_link_list closed; /* closed links, freed by kvw_links_reap */
 	struct kvw_fleet *fleet;
 	const struct kvw_config *config;
 	size_t idle_total, busy_total;
@@ -65,21 +67,20 @@ enum kvw_err kvw_links_init(struct kvw_links *links, struct kvw_io_set *set,
 void kvw_links_finish(struct kvw_links *links);
 
 /*
- * Takes an idle link to the worker's server, which its ranks share, or with `fresh`, or if none is
- * idle, a new one that connects (in on_event the user calls kvw_link_connect_result until
- * `connected`). KVW_EIO: refused at once. KVW_ENOMEM: no memory, descriptor or local port, which is
- * no fault of the worker.
+ * Takes an idle link to the worker's server, which its ranks share. With `fresh`, or if none is
+ * idle, makes a link that connects; the user then calls kvw_link_connect_result in on_event until
+ * it is connected. KVW_EIO: refused at once. KVW_ENOMEM: no memory, descriptor or local port, which
+ * is not the worker's fault.
  */
 enum kvw_err kvw_link_take(struct kvw_links *links, struct kvw_worker *worker, bool fresh,
 	kvw_link_fn on_event, void *user, struct kvw_link **out) KVW_MUST_CHECK;
 
-/* On an event of a connecting link. KVW_OK: connected, and the TLS handshake done; KVW_EAGAIN: not
- * yet;
- * KVW_EIO: failed, with *cause an errno. */
+/* Handles an event of a connecting link. KVW_OK: connected, and the TLS handshake done; KVW_EAGAIN:
+ * not yet; KVW_EIO: failed, with *cause an errno. */
 enum kvw_err kvw_link_connect_result(struct kvw_link *link, int *cause) KVW_MUST_CHECK;
 
-/* Makes a link that connects too slowly try the worker's next address. False: there is none. Not in
- * an event of the link's. */
+/* Makes a link that connects too slowly try the worker's next address. False: there is none. Must
+ * not be called in an event of the link. */
 bool kvw_link_connect_elsewhere(struct kvw_link *link);
 
 /* Text of a failure with this errno; TLS's own text for its failures. Borrowed until the link is
@@ -91,7 +92,7 @@ void kvw_link_release(struct kvw_link *link, int64_t now_ns);
 /* Closes a link in any state. The memory stays until kvw_links_reap. */
 void kvw_link_close(struct kvw_link *link);
 
-/* Holds a worker for a request of this loop: its texts stay until kvw_links_unhold. */
+/* Holds a worker for a request of this loop: its texts stay valid until kvw_links_unhold. */
 static inline void kvw_links_hold(struct kvw_links *links, const struct kvw_worker *worker)
 {
 	links->held[worker->id]++;
@@ -102,14 +103,14 @@ static inline void kvw_links_unhold(struct kvw_links *links, const struct kvw_wo
 	links->held[worker->id]--;
 }
 
-/* While the fleet has GONE workers: closes idle links to them, and releases each that nothing in
- * this loop refers to. Between two turns. */
+/* While the fleet has GONE workers: closes idle links to them, and releases each worker that
+ * nothing in this loop refers to. Called between two turns. */
 void kvw_links_let_go(struct kvw_links *links);
 
-/* Closes links idle for longer than timeouts.upstream_idle, and those to addresses that the
- * worker's name no longer has. From the loop's tick. */
+/* Closes links that have been idle for longer than timeouts.upstream_idle, and those to addresses
+ * that the worker's name no longer has. Called by the loop's tick. */
 void kvw_links_sweep(struct kvw_links *links, int64_t now_ns);
-/* Frees closed links. Between turns of the loop only. */
+/* Frees closed links. Called between two turns of the loop only. */
 void kvw_links_reap(struct kvw_links *links);
 
 #endif

@@ -1,4 +1,7 @@
-/* member.c - see member.h. */
+/*
+ * member.c - an entry of the lists that make up the fleet: what each source says about a worker,
+ * and the worker's places in the fleet.
+ */
 #include "fleet/member.h"
 
 #include <stdlib.h>

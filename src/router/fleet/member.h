@@ -1,6 +1,6 @@
 /*
- * member.h - one entry of the lists that make up the fleet: what each source says of it, and the
- * places of its workers. Private to members.c.
+ * member.h - an entry of the lists that make up the fleet: what each source says about a worker,
+ * and the worker's places in the fleet. Private to members.c.
  *
  * Threads: the control thread.
  */
@@ -9,37 +9,39 @@
 
 #include "fleet/members.h"
 
-struct place; /* members.c: a worker in the fleet */
+struct place; /* a worker in the fleet; defined in members.c */
 
 struct kvw_member {
-	char *url;                                     /* owned, as the fleet writes it */
-	/* settings by source, owned; url NULL: that source does not list it. */
+	char *url;                                     /* the URL in the fleet's spelling; owned */
+	/* settings by source, owned; url NULL: that source does not list the worker. */
 	struct kvw_worker_config said[KVW_SOURCE_COUNT];
-	/* By rank; NULL: not in the fleet, or leaving. Without ranks the first one. */
+	/* Places by rank; NULL: that rank is not in the fleet, or leaving. A worker without ranks
+	 * has the first place. */
 	struct place *places[KVW_RANKS_MOST];
-	uint64_t rests;                                /* ranks, by the admin address; bits */
-	bool removed, refused;                         /* by the admin address; by the fleet */
-	uint32_t seen_ranks;                           /* by its metrics; 0: not read */
-	uint32_t fewer_ranks;                          /* pages in a row that showed fewer */
-	bool odd_ranks;                                /* logged: others than configured */
-	uint32_t mark;                                 /* of the list that was read last */
+	uint64_t rests; /* bits of the ranks that the admin address lets rest */
+	bool removed, refused; /* removed: by the admin address; refused: by the fleet */
+	uint32_t seen_ranks; /* number of ranks in its metrics; 0: not read */
+	uint32_t fewer_ranks; /* successive pages that showed fewer ranks */
+	bool odd_ranks; /* it was logged that its ranks are not the configured ones */
+	uint32_t mark; /* number of the list that was read last and has it */
 };
 
-void kvw_member_destroy(struct kvw_member *member); /* its places are not its own */
+void kvw_member_destroy(struct kvw_member *member); /* does not free the places */
 
-/* The source whose settings are effective; KVW_SOURCE_COUNT: none lists it. */
+/* Returns the source whose settings are effective; KVW_SOURCE_COUNT: no source lists the member. */
 enum kvw_member_source kvw_member_lister(const struct kvw_member *member);
-/* The effective settings; NULL: no source lists it, or the admin address has removed it. */
+/* Returns the effective settings; NULL: no source lists the member, or the admin address has
+ * removed it. */
 const struct kvw_worker_config *kvw_member_wanted(const struct kvw_member *member);
-/* Records what a source says. Copies. */
+/* Records the settings that a source has for the member. Copies. */
 enum kvw_err kvw_member_say(struct kvw_member *member, enum kvw_member_source source,
 	const struct kvw_worker_config *config) KVW_MUST_CHECK;
-/* Whether this rank of it rests. */
+/* Returns whether the member's rank `at` rests. */
 bool kvw_member_rests(const struct kvw_member *member, size_t at);
-/* Whether so many ranks, by a page of its metrics, are to be believed: fewer than before only on
- * the third page in a row, since the lines of an engine that is starting may lack. */
+/* Returns whether the number of ranks in a page of metrics is believed: fewer than before only on
+ * the third such page in a row, since a starting engine's page may not have all lines yet. */
 bool kvw_member_believes(struct kvw_member *member, uint32_t ranks);
-/* Rows that show it: its ranks, or itself. */
+/* Returns how many rows show the member: one for each of its ranks, or one. */
 size_t kvw_member_rows(const struct kvw_member *member);
 
 #endif

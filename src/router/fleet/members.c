@@ -1,10 +1,10 @@
 /*
- * members.c - see members.h.
+ * members.c - decides the fleet's members; members.h has the rules.
  *
  * A member has an entry as long as a source lists it, or while it leaves. An entry owns a copy of
- * each source's settings; the effective one is looked up, not stored. An entry is one worker, or
- * one for each of its data-parallel ranks: rank 0, the lead, joins first and is removed last. A new
- * list is first written into the entries, then every entry is brought into line with the fleet
+ * each source's settings; which one is effective is looked up, not stored. An entry is one worker,
+ * or one for each of its data-parallel ranks: rank 0, the lead, joins first and is removed last. A
+ * new list is first written into the entries, then the fleet is changed to match every entry
  * (settle), so that the order of the sources' reports does not matter.
  */
 #include "fleet/members.h"
@@ -23,18 +23,20 @@
 
 #define TICK_MS        50
 #define REFUSED_NS     KVW_NS_PER_S
-/* Time until no loop picks the worker from an older table any more. */
+/* Until then a loop may still pick the worker from an older table. */
 #define LEAST_LEAVE_NS (100 * KVW_NS_PER_MS)
-#define GONE_PER_TICK  100                   /* most removals per tick: the thread has other work */
+#define GONE_PER_TICK  100 /* limit per tick: the thread has other work */
 
-/* A worker in the fleet. A leaving one may have a successor of the same URL. */
+/* A worker in the fleet. A leaving worker may have a successor of the same URL. */
 struct place {
 	struct place *next; /* next leaving one */
 	struct kvw_members *members;
 	struct kvw_worker *worker;
-	struct kvw_resolver_watch *watch; /* NULL: its URL has a numeric address */
+	/* NULL: its URL has a numeric address */
+	struct kvw_resolver_watch *watch;
 	bool leaving;
-	int64_t leaves_ns, until_ns; /* start and latest end of leaving */
+	/* start and latest end of leaving */
+	int64_t leaves_ns, until_ns;
 };
 
 struct kvw_members {
@@ -46,14 +48,14 @@ struct kvw_members {
 	size_t count, room;
 	struct place *leaving;
 	uint32_t mark;
-	int64_t again_ns; /* time to retry members that could not join; 0: none */
-	bool ranks_changed; /* a member has other ranks than before */
+	int64_t again_ns; /* when members that could not join are tried again; 0: none */
+	bool ranks_changed; /* the metrics of a member show other ranks than before */
 	struct kvw_member_listing listings[KVW_SOURCE_COUNT];
 };
 
 /* --- entries --- */
 
-/* The URL without a rank, and the slashes at its end. */
+/* Returns the length of the URL without its rank and without slashes at its end. */
 static size_t url_len(const char *url)
 {
 	size_t len;
@@ -70,7 +72,7 @@ static int compare_url(const void *key, const void *items, size_t at)
 		*(const struct kvw_slice *)key, ((struct kvw_member *const *)items)[at]->url);
 }
 
-/* Index of a URL, or of its insertion. */
+/* Returns the index of a URL, or the index at which to insert it. */
 static size_t place_of(const struct kvw_members *members, const char *url, bool *there)
 {
 	struct kvw_slice key = {url, url_len(url)};
@@ -197,7 +199,7 @@ static void remove_place(struct kvw_members *members, struct place *place)
 	place_destroy(place);
 }
 
-/* Removes leaving workers that are done or out of time; many of them over several ticks. */
+/* Removes leaving workers without requests or time, not too many in one tick. */
 static void let_leave(struct kvw_members *members)
 {
 	struct place **link = &members->leaving, *place;
@@ -219,7 +221,7 @@ static void let_leave(struct kvw_members *members)
 	}
 }
 
-/* Makes metrics show this worker of its URL, and no leaving one. */
+/* Makes metrics show this worker under its URL, and none that is leaving. */
 static void show_alone(struct kvw_members *members, struct kvw_worker *worker)
 {
 	for (struct place *place = members->leaving; place != NULL; place = place->next)
@@ -228,7 +230,7 @@ static void show_alone(struct kvw_members *members, struct kvw_worker *worker)
 	atomic_store(&worker->hidden, false);
 }
 
-/* Slow start is for servers that are new: one of whose ranks kvway has just learned is not. */
+/* Begins slow start for a worker of a new server; one new rank does not make its server new. */
 static void start_slowly(
 	struct kvw_members *members, const struct kvw_member *member, struct kvw_worker *worker)
 {
@@ -244,7 +246,7 @@ static void start_slowly(
 		kvw_fleet_start_slowly(members->fleet, worker);
 }
 
-/* Puts a new worker into place `at` of the member. */
+/* Adds a new worker to the fleet, as place `at` of the member. */
 static bool join(struct kvw_members *members, struct kvw_member *member, size_t at,
 	const struct kvw_worker_config *config, struct kvw_members_change *change)
 {
@@ -281,7 +283,7 @@ static bool join(struct kvw_members *members, struct kvw_member *member, size_t 
 
 /* --- changes --- */
 
-/* Whether settings differ that a live worker can take over; other changes need a new worker. */
+/* Returns whether keys differ that a live worker can take over; other changes need a new worker. */
 static bool differ_in_place(const struct kvw_worker_config *a, const struct kvw_worker_config *b)
 {
 	struct kvw_worker_config masked = *a;
@@ -303,8 +305,8 @@ static void change_in_place(struct kvw_members *members, struct kvw_worker *work
 	kvw_info("fleet", "worker has new settings url=%s", worker->url);
 }
 
-/* Takes back a leaving worker that is listed again with the same settings. lead: of a rank above 0;
- * else NULL. */
+/* Keeps a leaving worker that is listed again with the same settings. lead: rank 0's worker, for a
+ * rank above 0; else NULL. */
 static struct place *call_back(struct kvw_members *members,
 	const struct kvw_worker_config *config, const struct kvw_worker *lead)
 {
@@ -330,8 +332,7 @@ static void retire(struct kvw_members *members, struct kvw_member *member, size_
 	start_leaving(members, place, at_once);
 }
 
-/* Replaces a worker of the member by one with other settings; keeps the old one if the new one
- * cannot join. */
+/* Replaces a worker by one with other settings; keeps it if the new one cannot join. */
 static bool replace(struct kvw_members *members, struct kvw_member *member, size_t at,
 	const struct kvw_worker_config *config, struct kvw_members_change *change)
 {
@@ -344,7 +345,7 @@ static bool replace(struct kvw_members *members, struct kvw_member *member, size
 	return true;
 }
 
-/* Brings one worker of the member, which there shall be, into line with the fleet. False: it cannot
+/* Makes the fleet match the member's place `at`, which must have a worker. False: the worker cannot
  * join. */
 static bool settle_place(struct kvw_members *members, struct kvw_member *member, size_t at,
 	const struct kvw_worker_config *config, struct kvw_members_change *change)
@@ -383,7 +384,7 @@ static bool settle_place(struct kvw_members *members, struct kvw_member *member,
 	return changes;
 }
 
-/* Brings one member into line with the fleet: its workers from rank 0 on, until one cannot join. */
+/* Makes the fleet match one member: its workers from rank 0 on, until one cannot join. */
 static void settle_member(struct kvw_members *members, struct kvw_member *member,
 	struct kvw_members_change *change)
 {
@@ -434,7 +435,7 @@ static void forget_unlisted(struct kvw_members *members)
 	members->count = kept;
 }
 
-/* Leaving members first: they make room. */
+/* Members that leave come first, since they make room. */
 static void settle_all(struct kvw_members *members, struct kvw_members_change *change)
 {
 	for (int joining = 0; joining < 2; joining++)
@@ -444,7 +445,7 @@ static void settle_all(struct kvw_members *members, struct kvw_members_change *c
 	forget_unlisted(members);
 }
 
-/* Retries members that could not join: a slot may be free now. */
+/* Tries again to add members that could not join: a slot may be free now. */
 static void try_again(struct kvw_members *members)
 {
 	struct kvw_members_change change = {0};
@@ -471,7 +472,7 @@ static void on_tick(evutil_socket_t fd, short what, void *arg)
 	}
 }
 
-/* A server's metrics show its ranks; the next tick follows them. */
+/* Records how many ranks a server's metrics show; the next tick adds or removes workers. */
 static void on_ranks(void *arg, struct kvw_worker *worker, uint32_t ranks)
 {
 	struct kvw_members *members = arg;
@@ -719,7 +720,7 @@ bool kvw_members_view(struct kvw_members *members, size_t index, struct kvw_memb
 
 /* --- life --- */
 
-/* Adopts the workers of the configuration, with which the fleet was created. */
+/* Makes entries for the workers with which the fleet was created. */
 static enum kvw_err adopt(struct kvw_members *members)
 {
 	struct kvw_fleet *fleet = members->fleet;
@@ -746,7 +747,7 @@ static enum kvw_err adopt(struct kvw_members *members)
 			return KVW_ENOMEM;
 	}
 	note_list(members, KVW_SOURCE_CONFIG, config->worker_count);
-	settle_all(members, &change); /* to the ranks that a former process knew */
+	settle_all(members, &change); /* adds the ranks that a former process of kvway knew */
 	return KVW_OK;
 }
 

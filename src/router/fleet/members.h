@@ -45,34 +45,35 @@ const char *kvw_member_source_name(enum kvw_member_source source);
 
 /* A source's numbers, for metrics. Any thread may read them. */
 struct kvw_member_listing {
-	_Atomic bool used;          /* configured, or has reported */
-	_Atomic bool unreadable;    /* its list cannot be read now; the last one holds */
+	_Atomic bool used;          /* the source is configured, or has reported */
+	/* the source's list cannot be read now; its last list stays in force */
+	_Atomic bool unreadable;
 	_Atomic int64_t unreadable_since_ns; /* kvw_clock_ns */
 	_Atomic uint32_t listed;    /* workers in its list */
 	_Atomic int64_t listed_s;   /* time of the last list, wall clock; 0: never */
 };
 
-/* Seconds that it has been unreadable, at least 1; 0: it can be read. */
+/* Returns for how many seconds the list has been unreadable, at least 1; 0: it can be read. */
 uint64_t kvw_member_listing_unreadable_s(const struct kvw_member_listing *listing, int64_t now_ns);
 
-/* Changes that a list has made. */
+/* Changes that applying a list has made. */
 struct kvw_members_change {
 	size_t joined, left, changed;
 	size_t refused; /* members that cannot join; retried every second */
-	/* Error of the last of these: KVW_ELIMIT, KVW_EINVAL (files for TLS to the worker),
-	 * KVW_ENOMEM. */
+	/* Error of the last member that cannot join: KVW_ELIMIT, KVW_EINVAL (files for TLS to the
+	 * worker), KVW_ENOMEM. */
 	enum kvw_err err;
-	char why[256];  /* its cause as text */
+	char why[256];  /* cause of `err` as text */
 };
 
-/* All borrowed, and outlive the members. resolver NULL: names are not looked up. The fleet must
- * have exactly the workers of the configuration. */
+/* All arguments are borrowed, and must outlive the members. resolver NULL: names are not looked up.
+ * The fleet must have exactly the workers of the configuration. */
 enum kvw_err kvw_members_create(struct event_base *base, struct kvw_fleet *fleet,
 	struct kvw_prober *prober, struct kvw_resolver *resolver,
 	struct kvw_members **out) KVW_MUST_CHECK;
 void kvw_members_destroy(struct kvw_members *members); /* NULL is allowed */
 
-/* Takes over the whole list of a source, by copying. KVW_ENOMEM: a part of the list may be in
+/* Takes over the whole list of a source, by copying. KVW_ENOMEM: only a part of the list may be in
  * force. */
 enum kvw_err kvw_members_set(struct kvw_members *members, enum kvw_member_source source,
 	const struct kvw_worker_config *workers, size_t count,
@@ -90,8 +91,8 @@ const struct kvw_member_listing *kvw_members_listings(const struct kvw_members *
 struct kvw_member_view {
 	const char *url;
 	struct kvw_worker *worker; /* NULL: removed by the admin address */
-	uint32_t sources;          /* bits of enum kvw_member_source; 0: it leaves */
-	bool rests;                /* set by the admin address */
+	uint32_t sources;          /* bits of enum kvw_member_source; 0: the worker is leaving */
+	bool rests;                /* the admin address lets it rest */
 	bool leaves;
 	int64_t leaves_in_ms; /* at most */
 };
@@ -105,20 +106,23 @@ enum kvw_err kvw_members_add(struct kvw_members *members, const struct kvw_worke
 /* Sets new settings of a member, until a source reports others. */
 enum kvw_err kvw_members_change(struct kvw_members *members, const struct kvw_worker_config *worker,
 	char *why, size_t room) KVW_MUST_CHECK;
-/* Lets a member rest, or work again: all its ranks, or the one of that URL. KVW_ENOTFOUND. */
+/* Takes a member out of use (it gets no requests), or back into use: the one rank with that URL, or
+ * all ranks of that server. KVW_ENOTFOUND. */
 enum kvw_err kvw_members_rest(
 	struct kvw_members *members, const char *url, bool rest) KVW_MUST_CHECK;
 /* Removes a member, whichever source lists it. at_once: requests that run there are moved or cut.
  * KVW_ENOTFOUND; KVW_EINVAL: it is one of several ranks, which leave together. */
 enum kvw_err kvw_members_remove(
 	struct kvw_members *members, const char *url, bool at_once) KVW_MUST_CHECK;
-/* The effective settings of a member, or of that of a rank; NULL: no such. Borrowed until the next
- * change. */
+/* Returns the effective settings of the member of this URL, which may name a rank; NULL: there is
+ * none. Borrowed until the next change. */
 const struct kvw_worker_config *kvw_members_find(struct kvw_members *members, const char *url);
-/* Members by index from 0, ascending by URL, each rank by itself; false: there are no more. */
+/* Shows the members by index from 0, ascending by URL, each rank by itself; false: there are no
+ * more. */
 bool kvw_members_view(struct kvw_members *members, size_t index, struct kvw_member_view *out);
 
-/* For a reload: workers that the admin address removed are members again if a source lists them. */
+/* Called by a reload: workers that the admin address has removed are members again if a source
+ * lists them. */
 void kvw_members_forgive(struct kvw_members *members);
 
 #endif

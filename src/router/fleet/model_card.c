@@ -1,5 +1,5 @@
 /*
- * model_card.c - see model_card.h.
+ * model_card.c - copies and merges what workers say of a model.
  */
 #include "fleet/model_card.h"
 

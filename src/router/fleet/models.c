@@ -1,10 +1,11 @@
 /*
- * models.c - the model table of a fleet: see fleet.h.
+ * models.c - keeps the fleet's table of models: which models exist, and which workers serve each
+ * (fleet.h).
  *
- * It is rebuilt as a whole when a worker's list changes (rare) and published by one atomic store;
- * loops look a model up by binary search without a lock. A model outlives the views that have it
- * and the requests that hold it; names of adapters that come and go are freed, their indices
- * reused.
+ * The table is rebuilt as a whole when a worker's list changes, which is rare, and published by one
+ * atomic store; loops look a model up by binary search without a lock. A model outlives the views
+ * that have it and the requests that hold it; names of adapters that come and go are freed, and
+ * their indices reused.
  */
 #include "fleet/fleet_internal.h"
 
@@ -30,7 +31,7 @@ void kvw_fleet_view_free(void *object)
 	free(view);
 }
 
-/* Remembered units of a model; 0: none. */
+/* Returns the bytes per token of a model that a former process learned; 0: none. */
 static uint32_t remembered_units(const struct kvw_fleet *fleet, const char *name)
 {
 	for (size_t i = 0; i < fleet->remembered_count; i++)
@@ -107,7 +108,8 @@ void kvw_fleet_forget_models(struct fleet *self)
 	for (size_t i = 0; i < self->named; i++) {
 		struct kvw_model *model = self->by_name[i];
 
-		/* In no view: no loop can find it any more, so its holds only decrease. */
+		/* The model is in no view: no loop can find it any more, so that its holds only
+		 * decrease. */
 		if (model->index < KVW_MODELS_KEPT || model->listed || model->views > 0 ||
 			atomic_load_explicit(&model->holds, memory_order_acquire) > 0) {
 			self->by_name[kept++] = model;
@@ -128,7 +130,7 @@ static int compare_entries(const void *a, const void *b)
 		((const struct kvw_model_entry *)b)->model->name);
 }
 
-/* The models of a list; false: out of memory. */
+/* Finds or makes the models of a list; false: out of memory. */
 static bool find_models(struct fleet *self, struct kvw_model_list *list)
 {
 	if (list->models != NULL || list->count == 0)
@@ -144,7 +146,7 @@ static bool find_models(struct fleet *self, struct kvw_model_list *list)
 	return list->models != NULL;
 }
 
-/* Copies cards that borrow from the lists, so that the view owns them. */
+/* Copies cards that borrow from the workers' lists, so that the view owns its texts. */
 static enum kvw_err own_cards(struct kvw_fleet_view *view, size_t count)
 {
 	for (; view->model_count < count; view->model_count++) {
@@ -157,7 +159,7 @@ static enum kvw_err own_cards(struct kvw_fleet_view *view, size_t count)
 	return KVW_OK;
 }
 
-/* Drops models that the lists found, but no view has. */
+/* Drops models that were found for the lists when building the view failed. */
 static void forget_found(struct fleet *self)
 {
 	for (size_t w = 0; w < self->base.count; w++) {

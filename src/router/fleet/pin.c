@@ -1,5 +1,5 @@
 /*
- * pin.c - see pin.h.
+ * pin.c - finds the worker that a client names in the field x-kvway-pin (http.pin).
  */
 #include "fleet/pin.h"
 
@@ -16,13 +16,13 @@ static bool is_name_of(const char *url, struct kvw_slice id)
 	       kvw_slice_equal(id, (struct kvw_slice){begin + 3, strcspn(begin + 3, "/")});
 }
 
-/* By its own name, or for a rank by that of its server. */
+/* Returns whether the id names the worker: by its own name, or a rank by the name of its server. */
 static bool is_named(const struct kvw_worker *worker, struct kvw_slice id)
 {
 	return is_name_of(worker->url, id) || is_name_of(worker->endpoint, id);
 }
 
-/* The worker with this name; a leaving one only if there is no other of its URL. *many: several
+/* Finds the worker of this name; a leaving worker only if no other has its URL. *many: several
  * match. */
 static const struct kvw_worker *find_pinned(
 	const struct kvw_fleet *fleet, struct kvw_slice id, bool *many)

@@ -1,5 +1,5 @@
 /*
- * probe.c - see probe.h.
+ * probe.c - probes the workers and reports the results to the fleet.
  *
  * Each server has three asks (health, models, metrics), or four (bootstrap.h), however many
  * workers its data-parallel ranks are. An ask owns one curl handle, made again when the server's
@@ -31,16 +31,17 @@
 #include "fleet/probe_share.h"
 #include "fleet/scrape.h"
 
-#define STAGGER_NS      KVW_NS_PER_MS /* between two workers of the first round */
+#define STAGGER_NS      KVW_NS_PER_MS /* delay between two workers in the first round */
 #define FIRST_ROUND     1000
-#define WANTED_POLL_MS  100           /* interval of polling models_wanted */
-#define STALL_READ_NS   KVW_NS_PER_S  /* between two readings of counters that may stand still */
-#define ASLEEP_READ_NS  KVW_NS_PER_S  /* the same while it sleeps: it may wake */
-#define FOREIGN_READ_NS KVW_NS_PER_S  /* the same, at least, while requests of others wait there */
-#define FOREIGN_EACH_NS (5 * KVW_NS_PER_MS) /* at least that for each worker */
-#define WANTED_PAUSE_NS KVW_NS_PER_S  /* at most one such refresh per worker and second */
-#define SCRAPE_LEAST_MS 10000         /* timeout of models and metrics, at least */
-#define HEALTH_BODY     (64u << 10)   /* enough of a health page to drain it */
+#define WANTED_POLL_MS  100           /* how often models_wanted is looked at */
+#define STALL_READ_NS   KVW_NS_PER_S  /* time between readings of counters that may have stopped */
+#define ASLEEP_READ_NS  KVW_NS_PER_S  /* ... of a sleeping worker, which may wake at any time */
+#define FOREIGN_READ_NS KVW_NS_PER_S  /* ... of a worker where foreign requests wait, at least */
+#define FOREIGN_EACH_NS (5 * KVW_NS_PER_MS) /* ... but at least this long for each worker */
+/* a loop's wish for a new list is granted once per worker in this time */
+#define WANTED_PAUSE_NS KVW_NS_PER_S
+#define SCRAPE_LEAST_MS 10000         /* least timeout of the questions for models and metrics */
+#define HEALTH_BODY     (64u << 10) /* so much of a health page is read, to empty the connection */
 
 enum ask_kind {
 	ASK_HEALTH,
@@ -55,37 +56,37 @@ enum ask_kind {
 static const char *const ask_names[ASK_COUNT] = {
 	"health", "models", "metrics", "query", "is_sleeping"};
 
-/* One kind of question to one worker; kinds before ASK_REPEATED are repeated for ever. */
+/* One kind of question to one worker; kinds before ASK_REPEATED are asked again and again. */
 struct ask {
 	struct target *target;
 	enum ask_kind kind;
 	struct kvw_probe_request request;
-	CURL *easy; /* request.easy; NULL: not made yet */
-	uint32_t address_version; /* of the worker, when it was made */
-	char *path;               /* owned; with which it was made */
+	CURL *easy; /* the handle in `request`; NULL: not made yet */
+	uint32_t address_version; /* version of the worker's addresses when the handle was made */
+	char *path;               /* the path with which the handle was made; owned */
 	struct event *timer;
 	bool running;
 	int64_t started_ns; /* last start */
-	char *body;         /* owned; of the running transfer */
+	char *body;         /* body of the running transfer; owned */
 	size_t len, capacity;
-	bool any_origin;    /* the answer allows pages of all origins */
+	bool any_origin;    /* the answer allows web pages of all origins to read it */
 	char error[CURL_ERROR_SIZE];
 };
 
-/* One server: a worker, or all its data-parallel ranks. */
+/* A probed server: one worker, or all its data-parallel ranks. */
 struct target {
 	struct kvw_prober *prober;
-	struct kvw_worker *worker; /* the lead; of shares[0] */
-	/* Owned, by rank; NULL: that rank is no worker. */
+	struct kvw_worker *worker; /* rank 0, the lead; the worker of shares[0] */
+	/* One share by rank, owned; NULL: that rank is not a worker. */
 	struct kvw_probe_share *shares[KVW_RANKS_MOST];
 	LIST_ENTRY(target) entry;
 	struct ask asks[ASK_COUNT];
 	bool first_done; /* a health probe has ended */
 	bool failing;    /* the last health probe failed */
-	bool unproven;          /* its start time is known only from a former kvway */
-	bool asleep;            /* by its metrics; sleeping lost its cache */
-	bool start_missed;      /* its metrics lack its start time; logged once */
-	/* Unfit files of upstream.tls were logged; cleared by a good probe. */
+	bool unproven;          /* the start time is known only from a former process of kvway */
+	bool asleep;            /* its metrics say that it sleeps; then its cache was lost */
+	bool start_missed;      /* its metrics have no start time, which was logged once */
+	/* Unusable files of upstream.tls were logged; cleared by a good probe. */
 	bool files_complained;
 };
 
@@ -97,12 +98,12 @@ struct kvw_prober {
 	struct kvw_curl_loop transfers;
 	struct event *wanted;   /* polls models_wanted */
 	LIST_HEAD(, target) targets;
-	size_t added; /* since start */
+	size_t added; /* number added since the start */
 	size_t first_round_done;
-	uint64_t random; /* state of the jitter */
+	uint64_t random; /* state of the random jitter */
 };
 
-/* The next share at or behind *at; NULL: there is none. */
+/* Returns the next share from *at on; NULL: there is none. */
 static struct kvw_probe_share *next_share(const struct target *target, size_t *at)
 {
 	while (*at < KVW_RANKS_MOST)
@@ -140,7 +141,8 @@ static void schedule_next(struct ask *ask, bool first)
 	double factor = least + spread * kvw_random_fraction(&ask->target->prober->random);
 
 	if (ask->kind == ASK_HEALTH && ask->target->failing && !first)
-		factor /= 4; /* probe a failed worker sooner, for both its failure and its return */
+		/* probes a failed worker sooner, to notice its return, or more failures, earlier */
+		factor /= 4;
 	set_timer(ask->timer, (int64_t)((double)interval_ns(ask) * factor));
 }
 
@@ -166,7 +168,7 @@ static void take_health(struct target *target, bool ok, const char *why)
 	target->failing = !ok;
 	for (size_t at = 0; (share = next_share(target, &at)) != NULL;)
 		kvw_fleet_set_probe(target->prober->fleet, share->worker, ok, why);
-	/* A worker that has come back may be another process: probe it at once. */
+	/* A worker that has come back may be another process: asks it at once. */
 	if (!ok || !was_failing)
 		return;
 	kvw_rank_forget(target->worker);
@@ -175,7 +177,7 @@ static void take_health(struct target *target, bool ok, const char *why)
 			set_timer(target->asks[kind].timer, 0);
 }
 
-/* Logs that the worker's list cannot be read, if the fault (of struct kvw_worker) is new. */
+/* Logs that the worker's list cannot be read, if the fault differs from the last one. */
 static void complain(struct target *target, unsigned fault, const char *why)
 {
 	if (atomic_exchange(&target->worker->models_fault, (uint16_t)fault) != fault)
@@ -210,7 +212,7 @@ static void take_models(struct target *target, const struct ask *ask)
 			&share->worker->any_origin, ask->any_origin, memory_order_relaxed);
 }
 
-/* A timeout is not reported for a worker whose health probes fail, too. */
+/* Reports that the list cannot be read; not a timeout if health probes fail, too. */
 static void refuse_models(struct target *target, long status, const char *why)
 {
 	if (status != 0)
@@ -241,7 +243,7 @@ static bool is_asleep(const struct kvw_worker *worker)
 	       0;
 }
 
-/* Reads /is_sleeping, which not every server has: only "true" keeps the worker barred. */
+/* Reads the answer of /is_sleeping, which not all servers have: only "true" bars the worker. */
 static void take_is_sleeping(struct target *target, const struct ask *ask, bool ok)
 {
 	json_t *answer =
@@ -253,7 +255,7 @@ static void take_is_sleeping(struct target *target, const struct ask *ask, bool 
 		take_sleep(target, asleep);
 }
 
-/* Reads the metrics of a worker with foreign requests more often, since these change soon. */
+/* Reads the metrics of a worker with foreign requests more often, since these change quickly. */
 static void look_for_foreign(struct target *target, int64_t now_ns)
 {
 	const struct kvw_fleet *fleet = target->prober->fleet;
@@ -275,7 +277,7 @@ static void look_for_foreign(struct target *target, int64_t now_ns)
 		start_ask(ask);
 }
 
-/* The server is another process than the one whose metrics were read before. */
+/* Handles a server that is another process than the one whose metrics were read before. */
 static void take_restart(struct target *target)
 {
 	struct kvw_fleet *fleet = target->prober->fleet;
@@ -345,7 +347,7 @@ static void take_metrics(struct target *target, const struct ask *ask)
 			page.more_ranks ? KVW_RANKS_MOST + 1 : (uint32_t)page.rank_count);
 }
 
-/* Whether the failure is kvway's own, and so no fault of the worker. */
+/* Returns whether the failure is kvway's own, and so no fault of the worker. */
 static bool is_ours(struct ask *ask, CURLcode code, const char *why)
 {
 	struct target *target = ask->target;
@@ -355,7 +357,7 @@ static bool is_ours(struct ask *ask, CURLcode code, const char *why)
 			ask_names[ask->kind], target->worker->url);
 		return true;
 	}
-	/* libcurl reads the files each time; requests go on with the last valid contents. */
+	/* libcurl reads the files each time; requests use the last valid contents. */
 	if (code != CURLE_SSL_CERTPROBLEM && code != CURLE_SSL_CACERT_BADFILE)
 		return false;
 	if (!target->files_complained)
@@ -365,7 +367,7 @@ static bool is_ours(struct ask *ask, CURLcode code, const char *why)
 	return true;
 }
 
-/* Records whether a failed probe was only slow. */
+/* Records whether a failed probe only timed out. */
 static void note_late(struct ask *ask, CURLcode code)
 {
 	struct target *target = ask->target;
@@ -444,7 +446,7 @@ static size_t on_body(char *data, size_t size, size_t count, void *arg)
 	if (ask->kind == ASK_HEALTH)
 		limit = HEALTH_BODY;
 	if (len > limit - ask->len)
-		return 0; /* libcurl ends the transfer with an error */
+		return 0; /* 0: libcurl ends the transfer with an error */
 	if (ask->kind == ASK_HEALTH) {
 		ask->len += len;
 		return len;
@@ -464,7 +466,7 @@ static size_t on_body(char *data, size_t size, size_t count, void *arg)
 	return len;
 }
 
-/* Reads a field of the answer to ASK_MODELS. */
+/* Reads a header field of the answer to ASK_MODELS. */
 static size_t on_field(char *line, size_t size, size_t count, void *arg)
 {
 	static const char name[] = "access-control-allow-origin:";
@@ -479,12 +481,12 @@ static size_t on_field(char *line, size_t size, size_t count, void *arg)
 	return len;
 }
 
-/* Asks like a page of an unlisted origin, to see the answer for all origins. */
+/* Sends an Origin that no server lists, so that only an answer for all origins allows it. */
 static bool ask_as_page(struct ask *ask)
 {
 	struct curl_slist *headers = curl_slist_append(ask->request.headers, "Origin: null");
 
-	return headers != NULL && /* the head of the list stays */
+	return headers != NULL && /* `headers` stays the list's head */
 	       curl_easy_setopt(ask->request.easy, CURLOPT_HEADERFUNCTION, on_field) == CURLE_OK &&
 	       curl_easy_setopt(ask->request.easy, CURLOPT_HEADERDATA, ask) == CURLE_OK;
 }
@@ -576,7 +578,7 @@ static void on_ask_timer(evutil_socket_t fd, short what, void *arg)
 	start_ask(arg);
 }
 
-/* Judges silent workers, and has their counters read once a second meanwhile. */
+/* Judges workers that have been silent, and has their counters read once a second meanwhile. */
 static void look_for_stall(struct target *target, int64_t now_ns)
 {
 	struct ask *ask = &target->asks[ASK_METRICS];
@@ -610,7 +612,7 @@ static void on_wanted(evutil_socket_t fd, short what, void *arg)
 			continue;
 		if (target->worker->models_given) {
 			atomic_store_explicit(wanted, false, memory_order_relaxed);
-			continue; /* its list is configured */
+			continue; /* the list of models is configured */
 		}
 		if (ask->running ||
 			(now_ns - ask->started_ns < WANTED_PAUSE_NS &&
@@ -663,7 +665,7 @@ static struct target *find_target(struct kvw_prober *prober, const struct kvw_wo
 	return NULL;
 }
 
-/* Where the worker's share is. */
+/* Returns the index of the worker's share. */
 static size_t place_of(const struct kvw_worker *worker)
 {
 	return worker->rank == KVW_RANK_NONE ? 0 : (size_t)worker->rank;

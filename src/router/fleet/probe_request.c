@@ -1,5 +1,5 @@
 /*
- * probe_request.c - see probe_request.h.
+ * probe_request.c - prepares the curl handle of a probe.
  *
  * A probe goes to the addresses of requests, with the configured Host, so DNS can neither block
  * this thread nor redirect a probe to another machine; no proxy from the environment, no redirect
@@ -21,8 +21,8 @@
 
 #define LIST_ROOM ((size_t)KVW_ADDRESSES_MAX * (INET6_ADDRSTRLEN + 3))
 
-/* Whether the host of its URL is an address; then *out is its form in a URL, with a scope id's %
- * escaped by RFC 6874. */
+/* Returns whether the host of the worker's URL is an address; then *out is its form in a URL, with
+ * the % of a scope id escaped by RFC 6874. */
 static bool is_literal(const struct kvw_worker *worker, char *out, size_t room)
 {
 	unsigned char bytes[16];
@@ -45,7 +45,7 @@ static bool is_literal(const struct kvw_worker *worker, char *out, size_t room)
 	return true;
 }
 
-/* "HOST:PORT:ADDRESS,ADDRESS", as CURLOPT_RESOLVE has it. */
+/* Writes "HOST:PORT:ADDRESS,ADDRESS", the form that CURLOPT_RESOLVE takes. */
 static enum kvw_err resolve(struct kvw_probe_request *request, struct kvw_worker *worker)
 {
 	char list[LIST_ROOM], ip[INET6_ADDRSTRLEN], *entry;
@@ -105,8 +105,8 @@ static enum kvw_err make_headers(struct kvw_probe_request *request, const struct
 	return err;
 }
 
-/* libcurl would read the key by stdio, which frees a buffer with its text unwiped. Called before
- * each handshake, so that renewed files count. */
+/* Loads certificate and key into OpenSSL: libcurl would read the key by stdio, whose freed buffer
+ * keeps the key's bytes. Called before each handshake, so that renewed files are used. */
 static CURLcode show_certificate(CURL *easy, void *ctx, void *arg)
 {
 	const struct kvw_probe_request *request = arg;
@@ -147,17 +147,17 @@ static enum kvw_err set_tls(struct kvw_probe_request *request, const struct kvw_
 	else if (ok && ca_file[0] != '\0')
 		ok = curl_easy_setopt(easy, CURLOPT_CAINFO, ca_file) == CURLE_OK &&
 		     curl_easy_setopt(easy, CURLOPT_CAPATH, NULL) == CURLE_OK;
-	/* libcurl keeps authorities for a day by their path: a renewed file would not count. */
+	/* libcurl caches authorities for a day by their path, and would not see a renewed file. */
 	if (ok && config->upstream_tls_certificate[0] != '\0')
 		ok = set_certificate(request, config);
 #if LIBCURL_VERSION_NUM >= 0x075700
-	/* Not every TLS library of libcurl caches them. */
+	/* Not every TLS library that libcurl may use caches them, so that a failure is ignored. */
 	(void)curl_easy_setopt(easy, CURLOPT_CA_CACHE_TIMEOUT, 0L);
 #endif
 	return ok ? KVW_OK : KVW_ENOMEM;
 }
 
-/* Opens a socket like libcurl, which does not report the cause of a failure. */
+/* Opens a socket as libcurl would; libcurl itself does not report why that fails. */
 static curl_socket_t open_socket(void *arg, curlsocktype purpose, struct curl_sockaddr *address)
 {
 	struct kvw_probe_request *request = arg;
@@ -169,7 +169,7 @@ static curl_socket_t open_socket(void *arg, curlsocktype purpose, struct curl_so
 	return fd < 0 ? CURL_SOCKET_BAD : fd;
 }
 
-/* Brackets, if the certificate's name is an IPv6 address. */
+/* Returns "[" if the certificate's name is an IPv6 address. */
 static const char *opening(const struct kvw_worker *worker)
 {
 	return strchr(worker->tls_name, ':') != NULL ? "[" : "";
@@ -180,7 +180,7 @@ static const char *closing(const struct kvw_worker *worker)
 	return strchr(worker->tls_name, ':') != NULL ? "]" : "";
 }
 
-/* libcurl verifies the name in the URL: so the URL has the certificate's name, which differs from
+/* libcurl verifies the name in the URL. So the URL has the certificate's name, and this list has
  * the address to connect to. */
 static enum kvw_err connect_to(
 	struct kvw_probe_request *request, const struct kvw_worker *worker, const char *authority)

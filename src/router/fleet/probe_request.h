@@ -8,7 +8,7 @@
 
 #include "fleet/fleet.h"
 
-/* Zeroed is empty. All owned; the handle refers to the lists. */
+/* Zeroed is empty. All members are owned; the handle refers to the lists. */
 struct kvw_probe_request {
 	CURL *easy;
 	struct curl_slist *headers;
@@ -16,12 +16,12 @@ struct kvw_probe_request {
 	/* Address to connect to, if the URL has the certificate's name instead; else NULL. */
 	struct curl_slist *connect_to;
 	char *certificate, *key; /* paths of kvway's own certificate and key; NULL: none */
-	bool lacking; /* no descriptor was free: the failure is not the worker's */
+	bool lacking; /* no file descriptor was free, so that the failure is not the worker's */
 };
 
-/* path: appended to the worker's own prefix. config: upstream.tls, borrowed during the call.
- * KVW_ENOTFOUND: the worker's name has no address. On failure finish() releases the parts that were
- * made. */
+/* Prepares the handle. path: appended to the worker's own prefix. config: upstream.tls, borrowed
+ * during the call. KVW_ENOTFOUND: the worker's name has no address. On failure finish() releases
+ * the parts that were made. */
 enum kvw_err kvw_probe_request_init(struct kvw_probe_request *request,
 	const struct kvw_config *config, struct kvw_worker *worker,
 	const char *path) KVW_MUST_CHECK;

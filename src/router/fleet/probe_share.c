@@ -1,4 +1,4 @@
-/* probe_share.c - see probe_share.h. */
+/* probe_share.c - applies a server's metrics to one of its workers. */
 #include "fleet/probe_share.h"
 
 #include <stdlib.h>
@@ -67,7 +67,7 @@ static void take_room(struct kvw_probe_share *share, const struct kvw_scrape *sc
 	kvw_load_set_room(load, kvw_room_read(&share->room, &page));
 }
 
-/* Adds the growth of a worker's counter; a counter that fell has restarted. */
+/* Adds the growth of a worker's counter to a sum; a counter that fell has restarted at 0. */
 static void take_growth(double now, double *before, _Atomic uint64_t *sum)
 {
 	if (now >= 0 && *before >= 0)
@@ -75,9 +75,10 @@ static void take_growth(double now, double *before, _Atomic uint64_t *sum)
 	*before = now >= 0 ? now : *before;
 }
 
-/* A decoder that understands no parameters of a transfer, or cannot pull, computes the prompt
- * without a word. Then transfers that were noted between two pages have left no external hit,
- * neither before, since a page may come ahead of the note, nor after. */
+/* Counts transfers after which the decoder computed the prompt itself: a decoder that does not
+ * understand the parameters of a transfer, or cannot pull, does so without reporting it. Then the
+ * external hits have not grown between the page before a transfer was noted and the page after it.
+ * (A page may come before the transfer is noted, so that the page before counts, too.) */
 static void take_external(struct kvw_probe_share *share, double now)
 {
 	struct kvw_worker *worker = share->worker;
@@ -115,8 +116,8 @@ void kvw_probe_share_take(
 	take_room(share, scrape);
 }
 
-/* Ranks are counted in the order of the page, so one that lacks a rank (its engine has counted
- * nothing yet) would give figures to the wrong workers. */
+/* A page that lacks a rank is ignored (the rank's engine has counted nothing yet): ranks are
+ * numbered by their order in the page, so that its figures would go to the wrong workers. */
 void kvw_probe_shares_take(struct kvw_probe_share *const *shares, struct kvw_fleet *fleet,
 	const struct kvw_scrape_page *page)
 {
@@ -127,7 +128,7 @@ void kvw_probe_shares_take(struct kvw_probe_share *const *shares, struct kvw_fle
 	if (page->rank_count < last)
 		return;
 	for (size_t i = 0; i < page->rank_count; i++) {
-		if (shares[i] == NULL) /* members.c makes a worker of it */
+		if (shares[i] == NULL) /* not a worker yet: members.c will add it */
 			continue;
 		atomic_store(&shares[i]->worker->global_rank, page->ranks[i].global);
 		kvw_probe_share_take(shares[i], fleet, &page->ranks[i].said);
@@ -154,7 +155,8 @@ bool kvw_probe_share_is_silent(
 	bool silent;
 
 	if (kvw_worker_fell_asleep(worker))
-		kvw_stall_heard(&worker->stall, now_ns); /* its silence counts from when it wakes */
+		/* a sleeping engine's silence counts only from its waking on */
+		kvw_stall_heard(&worker->stall, now_ns);
 	if (limit_ns == 0)
 		return false;
 	if (kvw_ejection_state(&worker->ejection) != KVW_EJECTION_IN)

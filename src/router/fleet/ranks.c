@@ -1,4 +1,4 @@
-/* ranks.c - see ranks.h. */
+/* ranks.c - the data-parallel ranks of one endpoint, each a worker of its own. */
 #include "fleet/ranks.h"
 
 #include <stdio.h>
@@ -10,7 +10,7 @@
 #include "base/log.h"
 #include "fleet/fleet.h"
 
-#define LOOKED_AT 160 /* bytes of a refusal that have its message */
+#define LOOKED_AT 160 /* the message of a refusal lies within this many bytes of the body */
 #define UNSENT_NS (60 * KVW_NS_PER_S)
 
 int kvw_rank_split(const char *url, size_t *len)
@@ -138,7 +138,8 @@ void kvw_rank_refused(struct kvw_worker *worker, int64_t number, int64_t now_ns)
 	bool other = index == KVW_RANK_INDEX &&
 		     number_of(worker, KVW_RANK_GLOBAL) != number_of(worker, KVW_RANK_INDEX);
 
-	/* One of several requests with the same refused number counts. */
+	/* Several requests in flight may be refused for one wrong number: only the first refusal
+	 * changes the kind of number that is sent. */
 	if (index == KVW_RANK_UNSENT || number != number_of(worker, index))
 		return;
 	atomic_store(&lead->rank_proven, false);

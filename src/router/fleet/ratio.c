@@ -1,8 +1,8 @@
 /*
- * ratio.c - see ratio.h.
+ * ratio.c - learns tokens per byte by the beginnings of prompts; ratio.h says why.
  *
- * An entry's weight is its samples in whole prompts, at most one: so a new prompt of about the
- * length of the beginning counts for half, and the ratio follows changes.
+ * An entry's weight is the number of its samples in whole prompts, at most one: so a new prompt of
+ * about the length of the beginning counts for half, and the ratio follows changes.
  */
 #include "fleet/ratio.h"
 
@@ -12,7 +12,8 @@
 #define ENTRIES     65536u
 #define MOST_WEIGHT 1.0f
 
-/* Beyond that the content is not text: an image is few bytes and many hundred tokens. */
+/* Ratios outside these bounds come from content that is not text: an image is few bytes and many
+ * hundred tokens. */
 #define LEAST_TOKENS_PER_UNIT (1.0f / 64)
 #define MOST_TOKENS_PER_UNIT  4.0f
 
@@ -75,7 +76,7 @@ static uint64_t pack(struct value value)
 	return word;
 }
 
-/* The value of a beginning; weight 0: none. */
+/* Returns the learned value of a beginning; weight 0: none. */
 static struct value value_of(const struct entry *entry, uint64_t hash)
 {
 	if (atomic_load_explicit(&entry->hash, memory_order_relaxed) != hash)

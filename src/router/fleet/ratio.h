@@ -28,10 +28,10 @@
 
 #define KVW_RATIO_BEGINNINGS 10 /* up to 512 chunks */
 
-/* A prompt's beginnings; kept until its answer. Plain data. */
+/* Hashes of a prompt's beginnings; kept until its answer. Plain data. */
 struct kvw_ratio_keys {
 	uint64_t hashes[KVW_RATIO_BEGINNINGS];
-	uint32_t units[KVW_RATIO_BEGINNINGS]; /* bytes up to there */
+	uint32_t units[KVW_RATIO_BEGINNINGS]; /* bytes of each beginning */
 	uint32_t count;                       /* 0: nothing to find or learn */
 	uint32_t total;                       /* bytes of the whole prompt */
 };
@@ -41,11 +41,11 @@ struct kvw_ratios;
 enum kvw_err kvw_ratios_create(struct kvw_ratios **out) KVW_MUST_CHECK;
 void kvw_ratios_destroy(struct kvw_ratios *ratios); /* NULL is allowed */
 
-/* Keys of a single prompt of text; prompts of token ids, which need no ratio, and lists of prompts
- * have none. */
+/* Fills the keys of a single prompt of text; prompts of token ids, which need no ratio, and lists
+ * of prompts have none. */
 void kvw_ratio_keys_of(const struct kvw_route_request *request, struct kvw_ratio_keys *keys);
 
-/* Tokens per byte of the longest known beginning; 0: none. */
+/* Returns the tokens per byte of the longest known beginning; 0: none is known. */
 float kvw_ratios_find(const struct kvw_ratios *ratios, const struct kvw_ratio_keys *keys);
 
 /* Learns from an answer's number of prompt tokens. */

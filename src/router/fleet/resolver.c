@@ -1,7 +1,7 @@
 /*
- * resolver.c - see resolver.h.
+ * resolver.c - watches the addresses of host names; resolver.h has the rules.
  *
- * Calling `found` is always the last use of a watch, which `found` may free.
+ * A watch is not used any more after `found` was called, since `found` may free it.
  */
 #include "fleet/resolver.h"
 
@@ -26,9 +26,9 @@ struct kvw_resolver_watch {
 	void *arg;
 	struct event *again;
 	struct kvw_dns_question *question;  /* open; NULL: none */
-	struct sockaddr_storage *addresses; /* the last reported; owned */
+	struct sockaddr_storage *addresses; /* the addresses that were reported last; owned */
 	size_t count;
-	uint32_t delay_ms; /* until the next try after a failure */
+	uint32_t delay_ms; /* time until the next try after a failure */
 	bool failing;      /* the last answer was a failure, which is reported */
 	uint16_t port;
 	char host[];
@@ -37,7 +37,8 @@ struct kvw_resolver_watch {
 struct kvw_resolver {
 	struct event_base *base; /* borrowed */
 	struct kvw_dns *dns;
-	struct kvw_resolver_options options; /* without zeros; dns is not kept */
+	/* the caller's options with defaults filled in; its member dns is not kept */
+	struct kvw_resolver_options options;
 	LIST_HEAD(, kvw_resolver_watch) watches;
 };
 
@@ -113,7 +114,8 @@ static bool has_family(const struct kvw_dns_answer *answer, sa_family_t family)
 	return false;
 }
 
-/* The addresses of an answer, on the heap, with the former ones of a kind whose query failed. */
+/* Returns the addresses of an answer, on the heap, with the former ones of a kind whose query
+ * failed. */
 static struct sockaddr_storage *list_of(
 	const struct kvw_resolver_watch *watch, const struct kvw_dns_answer *answer, size_t *count)
 {

@@ -29,7 +29,8 @@ struct kvw_dns_options; /* dns.h */
 struct kvw_resolver;
 struct kvw_resolver_watch;
 
-/* addresses: borrowed during the call. May call watch and unwatch, also of its own watch. */
+/* Reports addresses, which are borrowed during the call. It may call watch and unwatch, also for
+ * its own watch. */
 typedef void kvw_resolver_found_fn(
 	void *arg, const struct sockaddr_storage *addresses, size_t count, const char *why);
 
@@ -39,17 +40,17 @@ struct kvw_resolver_options {
 	const struct kvw_dns_options *dns; /* borrowed during the call; NULL: the machine's own */
 };
 
-/* options NULL: as zeroed. Failures are those of kvw_dns_create. */
+/* options NULL: the defaults. Failures are those of kvw_dns_create. */
 enum kvw_err kvw_resolver_create(struct event_base *base,
 	const struct kvw_resolver_options *options, struct kvw_resolver **out) KVW_MUST_CHECK;
 
-/* Ends all watches. Not from within `found`. NULL is allowed. */
+/* Ends all watches. Must not be called from `found`. NULL is allowed. */
 void kvw_resolver_destroy(struct kvw_resolver *resolver);
 
 /*
- * host: an address in digits (IPv6 without brackets) or a name; copied. If no name server is needed
- * (digits, `localhost`, a name of the hosts file) `found` is called before this returns; *out is
- * set by then. KVW_ENOMEM: `found` was not called.
+ * Begins to watch a host: an address in digits (IPv6 without brackets) or a name; copied. If no
+ * name server is needed (digits, `localhost`, a name of the hosts file), `found` is called before
+ * this returns; *out is set by then. KVW_ENOMEM: `found` was not called.
  */
 enum kvw_err kvw_resolver_watch(struct kvw_resolver *resolver, const char *host, uint16_t port,
 	kvw_resolver_found_fn *found, void *arg, struct kvw_resolver_watch **out) KVW_MUST_CHECK;

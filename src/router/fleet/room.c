@@ -1,20 +1,21 @@
-/* room.c - see room.h. */
+/* room.c - how many prompt tokens in flight fit a worker's KV memory, learned from its metrics. */
 #include "fleet/room.h"
 
 #include <math.h>
 
 #define LEARN      0.25        /* weight of a page after the first one */
-#define LEAST_USE  0.1         /* below this use a page teaches nothing */
-#define EACH_LEAST (1.0 / 64)  /* a prefix that 64 running requests share */
-#define EACH_MOST  64.0        /* answers of 64 times their prompts */
-#define FOREIGN_MOST 0.9       /* most of the memory that is attributed to foreign requests */
+#define LEAST_USE  0.1         /* a page teaches nothing if less of the KV memory is in use */
+#define EACH_LEAST (1.0 / 64)  /* least q: 64 running requests share a prefix */
+#define EACH_MOST  64.0        /* greatest q: answers of 64 times their prompts */
+/* largest part of the memory in use that is attributed to foreign requests */
+#define FOREIGN_MOST 0.9
 
 static double clamp_value(double value, double least, double most)
 {
 	return value < least ? least : value > most ? most : value;
 }
 
-/* Tokens that one running request uses; 0: unknown. */
+/* Returns the tokens that one running request uses; 0: unknown. */
 static double used_by_one(const struct kvw_room_page *page)
 {
 	return page->usage >= 0 && page->running > 0

@@ -28,16 +28,16 @@ struct kvw_room {
 	double each; /* q; 0: no page has shown it yet */
 };
 
-/* Numbers of a page of metrics, and kvway's own numbers of the worker at that moment. */
+/* A page's numbers of one worker, and kvway's own numbers of it at that moment. */
 struct kvw_room_page {
 	uint64_t capacity_tokens;    /* usable; 0: unknown */
-	double usage;                /* share in use by running requests, 0 to 1; -1: unknown */
+	double usage; /* share of the KV memory that running requests use, 0 to 1; -1: unknown */
 	double running, waiting;     /* requests in the engine; -1: unknown */
-	double foreign_running, foreign_waiting; /* of these, requests that are not kvway's */
+	double foreign_running, foreign_waiting; /* foreign ones among these */
 	double context;              /* prompt tokens of kvway's requests in flight */
 };
 
-/* Learns from a page. Returns the prompt tokens in flight that fit, > 0; INFINITY: unknown. */
+/* Learns from a page. Returns how many prompt tokens in flight fit, > 0; INFINITY: unknown. */
 double kvw_room_read(struct kvw_room *room, const struct kvw_room_page *page);
 
 #endif

@@ -1,15 +1,15 @@
 /*
- * scrape.c - see scrape.h.
+ * scrape.c - reads vLLM's metrics and list of models.
  *
  * vLLM reports its cache as labels of an info metric, one sample per engine:
  *
  *   vllm:cache_config_info{block_size="16",engine="0",num_gpu_blocks="12345",...} 1.0
  *
- * One of the blocks is never usable (vLLM keeps a null block), so an engine holds (n - 1) *
- * block_size tokens. num_gpu_blocks is "None" until the engine has measured its memory. A worker
- * with several data parallel ranks has one sample for each, and each sample has the blocks of all
- * ranks together, since vLLM's client of the engines adds them up; kv_cache_size_tokens, if
- * present, is that of one rank.
+ * One of the blocks is never usable (vLLM keeps a null block), so that an engine with n blocks
+ * holds (n - 1) * block_size tokens. num_gpu_blocks is "None" until the engine has measured its
+ * memory. A worker with several data parallel ranks has one sample for each, and each sample has
+ * the blocks of all ranks together, since vLLM's client of the engines adds them up;
+ * kv_cache_size_tokens, if present, is that of one rank.
  */
 #include "fleet/scrape.h"
 
@@ -32,11 +32,11 @@ struct cursor {
 /* The cache of an engine. */
 struct cache {
 	uint64_t blocks, block_size;
-	uint64_t tokens; /* kv_cache_size_tokens; 0: not stated */
+	uint64_t tokens; /* value of kv_cache_size_tokens; 0: not stated */
 	bool stated, known;
 };
 
-/* Samples of one name. */
+/* Sum and number of the samples of one name. */
 struct sum {
 	double total;
 	unsigned count;
@@ -44,7 +44,7 @@ struct sum {
 
 /* The samples of one engine, by its label. */
 struct engine {
-	struct kvw_slice name; /* value of the label engine, as written; len 0: none */
+	struct kvw_slice name; /* value of the label `engine`, as written; len 0: none */
 	struct cache cache;
 	struct sum usage, usage_old, progress, running, waiting;
 	struct sum prompts, prompt_tokens, first_tokens, queries, hits, blends, drafts, accepted;
@@ -54,11 +54,11 @@ struct engine {
 
 /* Results so far. */
 struct reading {
-	struct kvw_scrape all; /* what the process says */
+	struct kvw_scrape all; /* the samples that belong to the process, not to an engine */
 	struct engine *engines; /* [engine_count] owned */
 	size_t engine_count, engine_room;
-	size_t last;   /* of them, of the sample before */
-	bool overflow; /* more engines than that, or no memory */
+	size_t last;   /* index of the engine of the sample before */
+	bool overflow; /* the page has more engines than are kept, or memory is out */
 };
 
 static void skip_blanks(struct cursor *c)
@@ -91,7 +91,7 @@ static bool take_name(struct cursor *c, struct kvw_slice *name)
 	return name->len > 0;
 }
 
-/* A quoted label value, its escapes left as they are. */
+/* Reads a quoted label value; its escapes stay as they are. */
 static bool take_value(struct cursor *c, struct kvw_slice *value)
 {
 	const char *start;
@@ -105,7 +105,8 @@ static bool take_value(struct cursor *c, struct kvw_slice *value)
 	return take_char(c, '"');
 }
 
-/* One label and the comma after it. False at the closing brace or an error; *broken says which. */
+/* Reads one label and the comma after it. False at the closing brace or an error; *broken says
+ * which. */
 static bool take_label(
 	struct cursor *c, struct kvw_slice *name, struct kvw_slice *value, bool *broken)
 {
@@ -129,7 +130,7 @@ static bool take_label(
 	return true;
 }
 
-/* The sample's value: up to a blank or the line's end. */
+/* Reads the sample's value, up to a blank or the line's end. */
 static bool take_number(struct cursor *c, double *number)
 {
 	char text[64], *end;
@@ -166,13 +167,14 @@ static bool parse_count(struct kvw_slice text, uint64_t max, uint64_t *out)
 	return true;
 }
 
-/* The engine of this label. NULL: there are too many. */
+/* Finds or makes the engine of this label. NULL: there are too many. */
 static struct engine *engine_of(struct reading *reading, struct kvw_slice name)
 {
 	size_t count = reading->engine_count;
 
 	for (size_t i = 0; i < count; i++) {
-		size_t at = (reading->last + i) % count; /* samples of one engine follow another */
+		/* samples of one engine mostly follow each other */
+		size_t at = (reading->last + i) % count;
 
 		if (!kvw_slice_equal(reading->engines[at].name, name))
 			continue;
@@ -198,7 +200,7 @@ static struct engine *engine_of(struct reading *reading, struct kvw_slice name)
 	return &reading->engines[count];
 }
 
-/* A second sample of one engine replaces the first. */
+/* Reads a cache_config_info; a second sample of one engine replaces the first. */
 static void read_cache_config(struct cursor *c, struct reading *reading)
 {
 	struct kvw_slice name, value, label = {NULL, 0};
@@ -237,7 +239,7 @@ static void read_start_time(struct cursor *c, struct reading *reading)
 	reading->all.started_s = started_s;
 }
 
-/* The labels of a sample. False: broken. */
+/* Reads a sample's labels and returns that of its engine. False: malformed. */
 static bool take_engine(struct cursor *c, struct kvw_slice *label)
 {
 	struct kvw_slice name, value;
@@ -251,7 +253,7 @@ static bool take_engine(struct cursor *c, struct kvw_slice *label)
 	return !broken;
 }
 
-/* A sample between 0 and most, whose sum lies there in its engine. */
+/* Adds a sample between 0 and `most` to a sum of its engine, which lies at `offset`. */
 static void read_sample(struct cursor *c, double most, struct reading *reading, size_t offset)
 {
 	struct kvw_slice label;
@@ -270,7 +272,7 @@ static void read_sample(struct cursor *c, double most, struct reading *reading, 
 	sum->count++;
 }
 
-/* Reads whether an engine is awake, from the one of several series that has that state. */
+/* Reads whether an engine is awake: of several series, that of its present state is 1. */
 static void read_sleep_state(struct cursor *c, struct reading *reading)
 {
 	struct kvw_slice name, value, label = {NULL, 0};
@@ -345,8 +347,8 @@ static void read_line(struct cursor line, struct reading *reading)
 
 /* --- results --- */
 
-/* Engines that have stated their caches, and whether their samples differ: then each has its own
- * rank's blocks, else those of all. */
+/* Counts engines that have stated their caches. *differ: their samples differ, so that each has its
+ * own rank's blocks; otherwise each has those of all ranks. */
 static size_t stated_caches(const struct reading *reading, bool *differ)
 {
 	const struct cache *first = NULL;
@@ -365,7 +367,7 @@ static size_t stated_caches(const struct reading *reading, bool *differ)
 	return count;
 }
 
-/* Usable blocks of one rank of several. */
+/* Returns the usable blocks of one of several ranks. */
 static uint64_t blocks_of_rank(const struct cache *cache, size_t ranks, bool differ)
 {
 	uint64_t blocks = cache->blocks;
@@ -379,7 +381,7 @@ static uint64_t blocks_of_rank(const struct cache *cache, size_t ranks, bool dif
 	return blocks > 0 ? blocks - 1 : 0;
 }
 
-/* Adds what one engine says to the page's sums. */
+/* Adds one engine's sums to the page's. */
 static void add_engine(struct engine *all, const struct engine *engine)
 {
 	for (size_t i = 0; i < sizeof(series) / sizeof(series[0]); i++) {
@@ -388,7 +390,7 @@ static void add_engine(struct engine *all, const struct engine *engine)
 			(const struct sum *)((const char *)engine + series[i].offset);
 
 		if (i > 0 && series[i - 1].offset == series[i].offset)
-			continue; /* another name of the same sum */
+			continue; /* another name for the same sum */
 		sum->total += own->total;
 		sum->count += own->count;
 	}
@@ -400,10 +402,10 @@ static double total_of(const struct sum *sum)
 	return sum->count > 0 ? sum->total : -1;
 }
 
-/* Everything but the cache's size. */
+/* Copies all numbers but the cache's size. */
 static void fill_result(const struct engine *from, struct kvw_scrape *out)
 {
-	/* its name before vLLM 0.10 */
+	/* usage_old: the metric's name before vLLM 0.10 */
 	const struct sum *usage = from->usage.count > 0 ? &from->usage : &from->usage_old;
 
 	out->kv_usage = usage->count > 0 ? usage->total / usage->count : -1;
@@ -459,7 +461,7 @@ static int compare_ranks(const void *a, const void *b)
 	return (x->global > y->global) - (x->global < y->global);
 }
 
-/* The ranks: engines with a number as their label that say how many requests run there. */
+/* Fills the ranks: engines whose label is a number and that report running requests. */
 static void fill_ranks(const struct reading *reading, struct kvw_scrape_page *page)
 {
 	bool differ;
@@ -527,9 +529,9 @@ void kvw_scrape_ranks(const char *text, size_t len, struct kvw_scrape_page *out)
 	free(reading.engines);
 }
 
-/* One entry of the list. */
+/* One entry of a list of models. */
 struct listed {
-	const char *name;           /* borrowed from the tree */
+	const char *name;           /* borrowed from the JSON tree */
 	struct kvw_model_card card; /* likewise */
 };
 
@@ -538,7 +540,7 @@ static int compare_listed(const void *a, const void *b)
 	return strcmp(((const struct listed *)a)->name, ((const struct listed *)b)->name);
 }
 
-/* The first of equal names is kept. */
+/* Copies the names in order; of equal names the first is kept. */
 static enum kvw_err copy_sorted(struct listed *listed, size_t count, struct kvw_model_names *names)
 {
 	qsort(listed, count, sizeof(listed[0]), compare_listed);
@@ -554,7 +556,7 @@ static enum kvw_err copy_sorted(struct listed *listed, size_t count, struct kvw_
 	return KVW_OK;
 }
 
-/* NULL: none, or too long. */
+/* Copies a text of the entry. NULL: there is none, or it is too long. */
 static char *card_text(const json_t *entry, const char *key)
 {
 	const json_t *text = json_object_get(entry, key);

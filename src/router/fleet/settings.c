@@ -1,4 +1,7 @@
-/* settings.c - see settings.h. */
+/*
+ * settings.c - the configuration and the strategy in force, which a reload replaces while requests
+ * run.
+ */
 #include "fleet/settings.h"
 
 #include <stdlib.h>
@@ -6,7 +9,7 @@
 
 struct kvw_counted_strategy {
 	struct kvw_strategy *strategy;
-	uint32_t refs; /* pairs that contain it */
+	uint32_t refs; /* number of settings that contain the strategy */
 };
 
 enum kvw_err kvw_settings_options(const struct kvw_config *config,
@@ -35,7 +38,8 @@ enum kvw_err kvw_settings_options(const struct kvw_config *config,
 	};
 	*ops = kvw_strategy_find(config->routing_strategy);
 	if (*ops == NULL)
-		return KVW_EINVAL; /* the configuration's check refuses unknown names */
+		/* an unknown name, which the configuration's check has refused */
+		return KVW_EINVAL;
 	options->own = kvw_config_own(config, kvw_strategies, *ops);
 	return KVW_OK;
 }
@@ -74,7 +78,7 @@ static void release_strategy(struct kvw_counted_strategy *counted)
 	free(counted);
 }
 
-/* With one reference, the caller's. Takes the strategy. */
+/* Wraps a strategy with one reference, the caller's. Takes the strategy. */
 static enum kvw_err count_strategy(struct kvw_strategy *strategy, struct kvw_counted_strategy **out)
 {
 	struct kvw_counted_strategy *counted = calloc(1, sizeof(*counted));

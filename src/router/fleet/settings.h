@@ -24,15 +24,16 @@ struct kvw_settings {
 	const struct kvw_config *config;
 	struct kvw_strategy *strategy;
 	/* settings.c's: */
-	struct kvw_config *owned; /* the configuration, to be freed; NULL: it is the caller's */
+	/* the configuration, to be freed; NULL: its owner is the caller */
+	struct kvw_config *owned;
 	struct kvw_counted_strategy *counted;
-	_Atomic uint32_t refs; /* of loops, and of calls that wake a model */
+	_Atomic uint32_t refs; /* references of loops, and of calls that wake a model */
 	bool passed;           /* all loops have turned since it was replaced */
 	struct kvw_settings *next;
 };
 
-/* Options of a strategy, for making and for reconfiguring it; borrows from the configuration.
- * KVW_EINVAL: no such strategy. */
+/* Makes the options with which a strategy is created or reconfigured; they borrow from the
+ * configuration. KVW_EINVAL: no such strategy. */
 enum kvw_err kvw_settings_options(const struct kvw_config *config,
 	struct kvw_strategy_options *options, const struct kvw_strategy_ops **ops) KVW_MUST_CHECK;
 /* Creates the configured strategy, with its settings; the caller owns it. before: the strategy that
@@ -40,11 +41,13 @@ enum kvw_err kvw_settings_options(const struct kvw_config *config,
 enum kvw_err kvw_settings_strategy(const struct kvw_config *config,
 	const struct kvw_strategy *before, struct kvw_strategy **out) KVW_MUST_CHECK;
 
-/* The first pair. config: borrowed; strategy: taken, also when it fails. */
+/* Makes the first settings, a configuration with its strategy. config is borrowed; strategy is
+ * taken over, also on failure. */
 enum kvw_err kvw_settings_first(const struct kvw_config *config, struct kvw_strategy *strategy,
 	struct kvw_settings **out) KVW_MUST_CHECK;
-/* The next one. config: taken, if it does not fail. Creates a strategy of another name; else the
- * one of `before` goes on, and takes over the new options with kvw_settings_apply. */
+/* Makes the pair after `before`. config: taken on success. If the strategy's name has changed,
+ * another strategy is created; otherwise that of `before` is kept, and takes over the new options
+ * in kvw_settings_apply. */
 enum kvw_err kvw_settings_next(struct kvw_settings *before, struct kvw_config *config,
 	struct kvw_settings **out) KVW_MUST_CHECK;
 /* Makes the strategy read the new options. */
@@ -52,7 +55,7 @@ void kvw_settings_apply(struct kvw_settings *settings);
 
 void kvw_settings_destroy(struct kvw_settings *settings); /* NULL is allowed */
 
-/* A loop's reference, or the control thread's. */
+/* Adds a reference, for a loop or the control thread. */
 static inline void kvw_settings_ref(struct kvw_settings *settings)
 {
 	atomic_fetch_add_explicit(&settings->refs, 1, memory_order_relaxed);

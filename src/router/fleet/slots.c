@@ -1,5 +1,5 @@
 /*
- * slots.c - creates and destroys the fleet and its workers: see fleet.h.
+ * slots.c - creates and destroys the fleet and its workers (fleet.h).
  *
  * The lowest free slot is taken, so that tables indexed by slots stay dense. One store to `life`
  * publishes a worker, after all its other members are set.
@@ -14,7 +14,7 @@
 #include "fleet/wake/wakes.h"
 #include "tls/tls.h"
 
-/* Adds the worker of an entry of the configuration, or all its ranks. */
+/* Adds the worker of an entry of the configuration, or one worker for each of its ranks. */
 static enum kvw_err add_entry(struct kvw_fleet *fleet, const struct kvw_worker_config *entry,
 	char *why, size_t room)
 {
@@ -65,7 +65,7 @@ static enum kvw_err create(const struct kvw_config *config, size_t loops, bool o
 	err = kvw_epochs_create(loops, &self->base.epochs);
 	if (err != KVW_OK)
 		goto fail;
-	err = kvw_fleet_publish(self); /* a view exists even without workers */
+	err = kvw_fleet_publish(self); /* so that a view exists even without workers */
 	for (size_t i = 0; i < config->worker_count && err == KVW_OK; i++)
 		err = add_entry(&self->base, &config->workers[i], why, sizeof(why));
 	if (err != KVW_OK)
@@ -102,8 +102,9 @@ static void drop_trust(struct kvw_fleet *fleet, struct kvw_trust **link)
 	free(trust);
 }
 
-/* Releases the trust of a worker whose connections are closed: else those of workers that come and
- * go would add up. The configuration's stays, since the system's authorities take long to read. */
+/* Releases the TLS context of a worker whose connections are closed; otherwise the contexts of
+ * workers that come and go would accumulate. The configuration's own context stays, since the
+ * system's authorities take long to read. */
 static void leave_trust(struct kvw_fleet *fleet, struct kvw_worker *worker)
 {
 	struct kvw_trust **link = &fleet->trusts;
@@ -186,7 +187,7 @@ static enum kvw_err add_trust(struct kvw_fleet *fleet, const char *ca_file, char
 	return KVW_OK;
 }
 
-/* Finds the trust for TLS to this worker, or makes it for the first worker with these
+/* Finds the TLS context for this worker, or makes it for the first worker with these
  * authorities. */
 static enum kvw_err find_trust(
 	struct kvw_fleet *fleet, struct kvw_worker *worker, char *why, size_t room)
@@ -210,14 +211,14 @@ static enum kvw_err find_trust(
 	return KVW_OK;
 }
 
-/* The rank is LIVE no longer, or was not yet. */
+/* Detaches from its lead a rank that is no longer LIVE, or did not become LIVE. */
 static void leave_lead(struct kvw_worker *worker)
 {
 	if (worker->lead != worker)
 		atomic_fetch_sub(&worker->lead->followers, 1);
 }
 
-/* Rank 0 of the endpoint, with whose settings the newest is in force. NULL: there is none. */
+/* Returns rank 0 of the endpoint, the newest if there are several. NULL: there is none. */
 static struct kvw_worker *find_lead(const struct kvw_fleet *fleet, const struct kvw_worker *worker)
 {
 	for (size_t i = 0; i < fleet->count; i++) {
@@ -230,7 +231,7 @@ static struct kvw_worker *find_lead(const struct kvw_fleet *fleet, const struct 
 	return NULL;
 }
 
-/* Gives a rank above 0 its lead, and what the lead knows of their server. */
+/* Gives a rank above 0 its lead, and copies what the lead knows of their server. */
 static bool follow_lead(const struct kvw_fleet *fleet, struct kvw_worker *worker)
 {
 	struct kvw_worker *lead = find_lead(fleet, worker);
@@ -349,7 +350,7 @@ void kvw_fleet_set_addresses(struct kvw_fleet *fleet, struct kvw_worker *worker,
 		count = KVW_ADDRESSES_MAX;
 	for (size_t at = 0; (rank = kvw_ranks_next(fleet, worker, &at)) != NULL;) {
 		pthread_mutex_lock(&rank->address_lock);
-		if (count > 0) /* without any the list may be NULL */
+		if (count > 0) /* with count 0 the list may be NULL */
 			memcpy(rank->addresses.items, addresses, count * sizeof(addresses[0]));
 		rank->addresses.count = count;
 		rank->addresses.first = 0;

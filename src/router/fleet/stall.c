@@ -1,4 +1,4 @@
-/* stall.c - see stall.h. */
+/* stall.c - detects an engine that has stopped behind a living API server. */
 #include "fleet/stall.h"
 
 #include "base/clock.h"
@@ -59,7 +59,7 @@ enum kvw_stall_state kvw_stall_judge(
 
 	if (limit_ns < least_ns)
 		limit_ns = least_ns;
-	/* A server without running requests may be busy before the engine. */
+	/* The API server may be busy even if the engine has no running request. */
 	if (!stall->running)
 		limit_ns *= 2;
 	if (silent_ns < limit_ns / 3 || stall->still_ns <= now_ns - silent_ns)

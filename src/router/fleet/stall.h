@@ -25,19 +25,19 @@ enum kvw_stall_state { KVW_STALL_NONE, KVW_STALL_SUSPECTED, KVW_STALL_FOUND };
 
 /* Record of one worker; zeroed at first. */
 struct kvw_stall {
-	_Atomic uint32_t waiting;   /* completely sent requests that wait for the engine */
-	_Atomic int64_t heard_ns;   /* last progress of an answer, or send of the first of those */
-	_Atomic int64_t longest_ns; /* longest predicted prefill of one of them */
-	_Atomic uint8_t state;      /* enum kvw_stall_state; the control thread's */
-	/* When the counters were last seen to have moved; the control thread's. 0: never. */
+	_Atomic uint32_t waiting;   /* requests that were sent completely and wait for the engine */
+	/* time of the last progress of an answer, or of the first send among these requests */
+	_Atomic int64_t heard_ns;
+	_Atomic int64_t longest_ns; /* longest predicted prefill of these requests */
+	_Atomic uint8_t state;      /* enum kvw_stall_state; written by the control thread */
+	/* When the counters were last seen to change; written by the control thread. 0: never. */
 	_Atomic int64_t moved_ns;
 	/* The control thread's: */
-	double progress;            /* sum of the counters as last read */
-	/* Time at which the counters were first seen at these values, after the last sign of an
-	 * answer. */
+	double progress;            /* sum of the counters at the last reading */
+	/* Time of the first reading, after the last sign of an answer, that showed these values. */
 	int64_t still_ns;
 	int64_t read_ns;            /* time of the last reading; 0: never */
-	bool running;               /* it reports running requests */
+	bool running;               /* the worker reports running requests */
 };
 
 static inline enum kvw_stall_state kvw_stall_state(const struct kvw_stall *stall)
@@ -45,7 +45,7 @@ static inline enum kvw_stall_state kvw_stall_state(const struct kvw_stall *stall
 	return (enum kvw_stall_state)atomic_load_explicit(&stall->state, memory_order_relaxed);
 }
 
-/* Least change of a time that is written, to spare the cache line. */
+/* A time is written only if it changes by at least this much, to spare the cache line. */
 #define KVW_STALL_GRAIN_NS 50000000
 
 static inline void kvw_stall_heard(struct kvw_stall *stall, int64_t now_ns)
@@ -65,16 +65,16 @@ void kvw_stall_left(struct kvw_stall *stall);
 /* Records a reading of the worker's counters. */
 void kvw_stall_read(struct kvw_stall *stall, double progress, bool running, int64_t now_ns);
 
-/* Time at which its counters were last seen to move; 0: never. */
+/* Returns when the worker's counters were last seen to change; 0: never. */
 static inline int64_t kvw_stall_moved_ns(const struct kvw_stall *stall)
 {
 	return atomic_load_explicit(&stall->moved_ns, memory_order_relaxed);
 }
 
-/* Time for which it has been silent while requests wait; 0: not silent. */
+/* Returns for how long the worker has been silent while requests wait; 0: it is not silent. */
 int64_t kvw_stall_silent_ns(const struct kvw_stall *stall, int64_t now_ns);
 
-/* The verdict on the worker now. limit_ns: upstream.stall, less during its trial. */
+/* Judges the worker now. limit_ns: upstream.stall, or less during its trial. */
 enum kvw_stall_state kvw_stall_judge(
 	const struct kvw_stall *stall, int64_t limit_ns, int64_t now_ns);
 

@@ -1,4 +1,7 @@
-/* worker.c - see worker.h. */
+/*
+ * worker.c - one vLLM server, or a data-parallel rank of one (ranks.h): its configuration and its
+ * state.
+ */
 #include "fleet/worker.h"
 
 #include <netdb.h>
@@ -9,7 +12,8 @@
 
 #include "settings/address.h"
 
-#define OPEN (UINT32_C(1) << 31) /* bit in holds: the worker is LIVE, further holds are allowed */
+/* bit in `holds`: the worker is LIVE, so that further holds are allowed */
+#define OPEN (UINT32_C(1) << 31)
 
 enum kvw_err kvw_worker_create(uint32_t id, _Atomic uint64_t *changes, struct kvw_worker **out)
 {
@@ -53,7 +57,7 @@ void kvw_worker_destroy(struct kvw_worker *worker)
 	free(worker);
 }
 
-/* Takes a host that is an address, so that no name has to be resolved. */
+/* Uses the URL's host as the address if it is a numeric one, so that no name has to be resolved. */
 static void take_literal(struct kvw_worker *worker)
 {
 	struct addrinfo hints = {
@@ -145,7 +149,7 @@ enum kvw_err kvw_worker_change(struct kvw_worker *worker, const struct kvw_worke
 	changed.models = config->models;
 	if (kvw_worker_config_copy(&changed, &copy) != KVW_OK)
 		return KVW_ENOMEM;
-	/* Its other texts stay in place: other threads read them. */
+	/* The other texts stay at their addresses, since other threads read them. */
 	changed = worker->config;
 	worker->config.models = copy.models;
 	copy.models = changed.models;
@@ -348,7 +352,7 @@ void kvw_worker_ip(struct kvw_worker *worker, char *text, size_t room)
 {
 	struct sockaddr_storage address;
 
-	/* Only the lead knows which address has worked. */
+	/* Only the lead knows which of the addresses has worked. */
 	if (!kvw_worker_address(worker->lead, 0, &address) ||
 		getnameinfo((const struct sockaddr *)&address, kvw_address_len(&address), text,
 			(socklen_t)room, NULL, 0, NI_NUMERICHOST) != 0)

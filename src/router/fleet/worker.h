@@ -6,7 +6,7 @@
  * it may change: the slot of a gone worker is reused for another worker, once all holders have
  * released it.
  *
- * 	FREE --kvw_fleet_add--> LIVE --kvw_fleet_remove--> GONE --all have let go--> FREE
+ *	FREE --kvw_fleet_add--> LIVE --kvw_fleet_remove--> GONE --all have let go--> FREE
  *
  * While it is LIVE or GONE its texts stay unchanged. They may be read by:
  *  - the control thread, always;
@@ -31,56 +31,60 @@
 #include "kvway/load.h"
 
 enum kvw_health {
-	KVW_HEALTH_UNKNOWN, /* not probed yet: usable */
+	KVW_HEALTH_UNKNOWN, /* not probed yet; usable */
 	KVW_HEALTH_UP,
-	KVW_HEALTH_DOWN, /* out until a probe succeeds */
+	KVW_HEALTH_DOWN, /* unusable until a probe succeeds */
 };
 
 enum kvw_worker_life { KVW_WORKER_FREE, KVW_WORKER_LIVE, KVW_WORKER_GONE };
 
 /* Reasons against new requests besides health, answers and progress. Bits. */
 enum kvw_barred {
-	KVW_BARRED_DRAINING = 1,   /* to be removed, or resting */
+	KVW_BARRED_DRAINING = 1,   /* the worker will be removed, or rests */
 	KVW_BARRED_ASLEEP = 2,     /* vLLM's sleep mode */
 	KVW_BARRED_NO_ADDRESS = 4, /* its name does not resolve */
 };
 
-#define KVW_MODELS_UNREADABLE 1 /* the answer is no list, or there is none */
+#define KVW_MODELS_UNREADABLE 1 /* the answer was not a list, or there was no answer */
 
 #define KVW_KV_SOURCE_ROOM 320
 
 #define KVW_ADDRESSES_MAX 16 /* most addresses of one worker's name */
 
-/* All addresses of a worker's name. */
+/* All addresses that a worker's name resolves to. */
 struct kvw_addresses {
 	struct sockaddr_storage items[KVW_ADDRESSES_MAX];
 	size_t count;
-	size_t first; /* index of the address that took the last connection */
+	size_t first; /* index of the address to which the last connection was made */
 };
 
 struct kvw_tls; /* tls.h */
 
 struct kvw_worker {
-	struct kvw_load load;  /* own cache lines, first */
+	struct kvw_load load;  /* first, since it has its own cache lines */
 	uint32_t id;           /* its slot */
 
-	/* Fixed while it is LIVE or GONE, except config.models and config.weight, which only the
-	 * control thread reads. */
-	struct kvw_worker_config config; /* owned; the URL without trailing slash */
-	const char *url;       /* scheme://host:port[/prefix][@rank]; config's */
-	const char *endpoint;  /* its URL without a rank; url, or owned */
-	/* Data-parallel rank: its index in the API server; KVW_RANK_NONE: it is no rank. */
+	/* Unchanged while the worker is LIVE or GONE, except config.models and config.weight, which
+	 * only the control thread reads. */
+	/* owned; its URL has no trailing slash */
+	struct kvw_worker_config config;
+	const char *url;       /* scheme://host:port[/prefix][@rank]; belongs to `config` */
+	const char *endpoint;  /* the URL without a rank; equal to url, or owned */
+	/* Data-parallel rank: its index in the API server; KVW_RANK_NONE: the worker is not a
+	 * rank. */
 	int rank;
-	/* Rank 0 of its endpoint, for a rank above 0, which holds it; else itself. In the lead's
-	 * slot are the connections, probes and list of models of all ranks. */
+	/* For a rank above 0, which holds it, rank 0 of its endpoint; otherwise the worker itself.
+	 * The lead's slot has the connections, probes and list of models of all ranks. */
 	struct kvw_worker *lead;
 	const char *api_key;   /* "" if none; config's */
 	uint64_t key;          /* hash of url */
-	uint64_t group_key, url_key; /* kvw_group_key of config.group, of endpoint */
+	uint64_t group_key, url_key; /* kvw_group_key of config.group, and of `endpoint` */
 	bool tls;              /* https */
-	/* https: the TLS context that verifies it; the fleet's. NULL: the fleet is offline. */
+	/* TLS context that verifies its certificate (https); owned by the fleet. NULL: the fleet is
+	 * offline. */
 	struct kvw_tls *trust;
-	const char *tls_name;  /* name that its certificate must have; config's, or host */
+	/* name that its certificate must have; belongs to config, or is `host` */
+	const char *tls_name;
 	uint16_t port;
 	/* The host in DNS queries, perhaps with a final dot; owned. */
 	char *dns_name;
@@ -88,73 +92,78 @@ struct kvw_worker {
 	char *authority;       /* host:port as in the Host field; owned */
 	char *path_prefix;     /* "" or "/prefix"; owned */
 	uint32_t first_generation;
-	/* Number of workers that this slot has had; 0: none yet. A loop that has released the
-	 * worker may still read it. */
+	/* How many workers this slot has had; 0: none yet. A loop that has released the worker may
+	 * still read this. */
 	_Atomic uint32_t use;
 
-	/* A rank's number in its deployment: label `engine` of metrics, and its KV events. */
+	/* A rank's number in its deployment, as in the label `engine` of metrics and in KV
+	 * events. */
 	_Atomic uint32_t global_rank;
-	/* A lead's: LIVE ranks above 0; what X-data-parallel-rank has to say there; it has answered
-	 * well to that. */
+	/* Only a lead's are used: followers: number of LIVE ranks above 0. Then which number
+	 * X-data-parallel-rank must have there (enum kvw_rank_index), and whether the server has
+	 * answered well to it. */
 	_Atomic uint32_t followers;
 	_Atomic uint8_t rank_index;        /* enum kvw_rank_index */
 	_Atomic bool rank_proven;
-	_Atomic int64_t rank_given_up_ns;  /* when it became KVW_RANK_UNSENT */
+	_Atomic int64_t rank_given_up_ns;  /* when rank_index became KVW_RANK_UNSENT */
 
-	_Atomic uint8_t life;              /* enum kvw_worker_life; the control thread's */
+	_Atomic uint8_t life;              /* enum kvw_worker_life; written by the control thread */
 	_Atomic uint8_t barred;            /* bits of enum kvw_barred */
-	/* The worker is leaving and another one has its URL: metrics show that one. */
+	/* The worker is leaving and another one has its URL, which metrics show instead. */
 	_Atomic bool hidden;
-	_Atomic uint32_t holds;            /* count of kvw_worker_hold; and whether open for more */
-	/* GONE: event loops that have not released the worker; set when no view or table that loops
-	 * will read lists it. */
+	/* number of kvw_worker_hold, and a bit: further holds are allowed */
+	_Atomic uint32_t holds;
+	/* GONE: number of event loops that have not released the worker; set when no view or table
+	 * that loops will read lists it. */
 	_Atomic uint32_t loops_left;
 	pthread_mutex_t address_lock;      /* guards the next two */
 	struct kvw_addresses addresses;
 	/* How others get its KV, as members of `kv_transfer_params`; "": not known. */
 	char kv_source[KVW_KV_SOURCE_ROOM];
 	_Atomic float weight;              /* multiple of an even share of the load; config's */
-	_Atomic uint32_t address_version;  /* grows with each new list */
+	_Atomic uint32_t address_version;  /* grows with each new list of addresses */
 
 	_Atomic uint8_t health;            /* enum kvw_health */
-	/* Its last probe only timed out: the worker accepted the connection. */
+	/* Its last probe timed out after the worker had accepted the connection. */
 	_Atomic bool late;
-	_Atomic bool models_given;         /* the configuration lists its models: do not ask */
-	_Atomic bool models_known;         /* its list was given or read at least once */
-	struct kvw_ejection ejection;      /* judged by its answers */
-	struct kvw_stall stall;            /* judged by missing answers */
-	/* Metrics requested before this time do not count for its sleep; INT64_MAX: a request that
-	 * puts it to sleep is under way. */
+	_Atomic bool models_given; /* the configuration lists its models, so that it is not asked */
+	_Atomic bool models_known;         /* its models were configured, or read at least once */
+	struct kvw_ejection ejection;      /* state of its ejection, by its answers */
+	struct kvw_stall stall;            /* state of its stall, by missing answers */
+	/* Metrics requested before this time do not show whether it sleeps; INT64_MAX: a request
+	 * that puts it to sleep is under way. */
 	_Atomic int64_t sleep_said_ns;
-	/* Grows when its cache is known to be lost, and with use. */
+	/* Grows when its cache is known to be lost, and when its slot gets another worker. */
 	_Atomic uint32_t generation;
 	_Atomic uint32_t block_size;       /* 0: unknown */
-	_Atomic bool blends;               /* reuses texts that are no prefix, by its metrics */
+	_Atomic bool blends; /* its metrics say that it reuses texts that are no prefix */
 	_Atomic uint64_t capacity_tokens;  /* usable KV tokens; 0: unknown */
-	/* process_start_time_seconds, by its last metrics, or by those before kvway's restart; 0:
-	 * unknown. The control thread's. */
+	/* process_start_time_seconds, from its last metrics, or from a former process of kvway; 0:
+	 * unknown. Used only by the control thread. */
 	_Atomic double started_s;
 	_Atomic uint64_t probes_failed;    /* since start */
-	/* Tokens by speculative decoding, while kvway read the worker's metrics. */
+	/* Tokens of speculative decoding that the worker's metrics have shown since kvway reads
+	 * them. */
 	_Atomic uint64_t draft_tokens;
 	_Atomic uint64_t draft_accepted;   /* of these */
-	/* Since it joined: requests that other workers prefilled for it and that have a first
-	 * token; of these, by its metrics, those that it computed itself all the same. */
+	/* transfers: requests since it joined that another worker prefilled for it and that have a
+	 * first token; recomputed: those of them that it computed itself all the same, by its
+	 * metrics. */
 	_Atomic uint64_t transfers, recomputed;
-	/* Start of slow start; 0: it may have a full share. */
+	/* When its slow start began; 0: it may have a full share. */
 	_Atomic int64_t slow_since_ns;
-	_Atomic int64_t models_read_ns;    /* when its list was read last; 0: never */
-	_Atomic bool models_wanted;        /* a loop asks for a refresh */
-	/* Time of the request for the present list; 0: never. */
+	_Atomic int64_t models_read_ns;    /* when its list of models was last read; 0: never */
+	_Atomic bool models_wanted;        /* a loop asks for a new reading of the list */
+	/* When the present list was requested; 0: never. */
 	_Atomic int64_t models_asked_ns;
-	/* Time at which an answer showed that the list has changed; 0: never. */
+	/* When an answer showed that the list has changed; 0: never. */
 	_Atomic int64_t models_changed_ns;
-	/* Why its list cannot be read: a status, or KVW_MODELS_UNREADABLE; 0: readable, or not
-	 * requested. */
+	/* Why its list cannot be read: an HTTP status, or KVW_MODELS_UNREADABLE; 0: it can, or was
+	 * not requested. */
 	_Atomic uint16_t models_fault;
-	/* Its last answer to a page allows pages of all origins. */
+	/* Its last answer allowed web pages of all origins. */
 	_Atomic bool any_origin;
-	/* Tokens, the smallest in its list; 0: unknown. */
+	/* The smallest max_model_len in its list, in tokens; 0: unknown. */
 	_Atomic uint32_t max_model_len;
 	_Atomic uint64_t *changes;         /* the fleet's */
 };
@@ -170,14 +179,14 @@ void kvw_worker_destroy(struct kvw_worker *worker); /* NULL is allowed */
  * address at once. KVW_EINVAL: no URL of a worker. */
 enum kvw_err kvw_worker_fill(
 	struct kvw_worker *worker, const struct kvw_worker_config *config) KVW_MUST_CHECK;
-/* Sets other models (none: the worker is asked) and another weight. */
+/* Sets other models (none: the worker is asked for them) and another weight. */
 enum kvw_err kvw_worker_change(
 	struct kvw_worker *worker, const struct kvw_worker_config *config) KVW_MUST_CHECK;
 /* Makes the worker GONE: no further holds are possible. */
 void kvw_worker_close(struct kvw_worker *worker);
-/* Whether all holders of a GONE worker have released it. */
+/* Returns whether all holders of a GONE worker have released it. */
 bool kvw_worker_is_let_go(const struct kvw_worker *worker);
-/* Makes the worker FREE: clears all but its load, which holds nothing. */
+/* Makes the worker FREE: clears all its members but the load, which must be empty. */
 void kvw_worker_clear(struct kvw_worker *worker);
 
 /* --- any thread --- */
@@ -200,13 +209,13 @@ static inline const char *kvw_worker_ca_file(
 	return own != NULL && own[0] != '\0' ? own : config->upstream_tls_ca_file;
 }
 
-/* Whether the worker is healthy by its probes, or not probed yet. */
+/* Returns whether the worker is healthy by its probes, or not probed yet. */
 static inline bool kvw_worker_is_up(const struct kvw_worker *worker)
 {
 	return atomic_load_explicit(&worker->health, memory_order_relaxed) != KVW_HEALTH_DOWN;
 }
 
-/* Whether the worker's probes have only timed out. It may be too busy to answer them. */
+/* Returns whether the worker's probes have only timed out. It may be too busy to answer them. */
 static inline bool kvw_worker_is_late(const struct kvw_worker *worker)
 {
 	return !kvw_worker_is_up(worker) &&
@@ -218,14 +227,16 @@ static inline bool kvw_worker_is_barred(const struct kvw_worker *worker)
 	return atomic_load_explicit(&worker->barred, memory_order_relaxed) != 0;
 }
 
-/* Whether the worker gets no new requests, but can answer. Its stored chunks still exist. */
+/* Returns whether the worker gets no new requests, but can answer. Its stored chunks still
+ * exist. */
 static inline bool kvw_worker_rests(const struct kvw_worker *worker)
 {
 	return kvw_worker_is_up(worker) &&
 	       atomic_load_explicit(&worker->barred, memory_order_relaxed) == KVW_BARRED_DRAINING;
 }
 
-/* Whether the engine sleeps: it computes nothing, but its API server answers and can wake it. */
+/* Returns whether the engine sleeps: it computes nothing, but its API server answers and can wake
+ * it. */
 static inline bool kvw_worker_sleeps(const struct kvw_worker *worker)
 {
 	return kvw_worker_is_up(worker) &&
@@ -249,7 +260,7 @@ static inline void kvw_worker_models_changed(struct kvw_worker *worker, int64_t 
 	atomic_store_explicit(&worker->lead->models_wanted, true, memory_order_release);
 }
 
-/* Whether the present list was requested before that. */
+/* Returns whether the present list was requested before an answer showed a change. */
 static inline bool kvw_worker_models_stale(const struct kvw_worker *worker)
 {
 	const struct kvw_worker *lead = worker->lead;
@@ -261,33 +272,34 @@ static inline bool kvw_worker_models_stale(const struct kvw_worker *worker)
 }
 
 #define KVW_MODELS_FAULT_ROOM 48
-/* Why its list cannot be read: "status 401". False: readable, or not requested. */
+/* Writes why its list cannot be read, such as "status 401". False: it can be read, or was not
+ * requested. */
 bool kvw_worker_models_fault(const struct kvw_worker *worker, char text[KVW_MODELS_FAULT_ROOM]);
 
 /* How others get its KV (kv_source). A text that is too long counts as "". */
 void kvw_worker_set_kv_source(struct kvw_worker *worker, struct kvw_slice text);
 void kvw_worker_kv_source(struct kvw_worker *worker, char out[KVW_KV_SOURCE_ROOM]);
 
-/* Whether the worker may get requests. */
+/* Returns whether the worker may get requests. */
 bool kvw_worker_usable(const struct kvw_worker *worker);
 /* "both", "prefill" or "decode". */
 const char *kvw_role_name(enum kvw_role role);
 /* "up", or the reason why the worker is not usable. */
 const char *kvw_worker_state_name(const struct kvw_worker *worker);
 
-/* The worker's nth address (from 0), beginning with the address that took a connection last. False:
- * there are no more. */
+/* Returns the worker's nth address (from 0), beginning with the one to which the last connection
+ * was made. False: there are no more. */
 bool kvw_worker_address(struct kvw_worker *worker, size_t nth, struct sockaddr_storage *out);
-/* Like kvw_worker_address, counted from kvw_worker_first_address's result, regardless of which
+/* Like kvw_worker_address, but counted from the result of kvw_worker_first_address, even if another
  * address has worked since. */
 bool kvw_worker_address_from(
 	struct kvw_worker *worker, size_t first, size_t nth, struct sockaddr_storage *out);
 size_t kvw_worker_first_address(struct kvw_worker *worker);
-/* Whether this is an address of the worker. */
+/* Returns whether this is an address of the worker. */
 bool kvw_worker_has_address(struct kvw_worker *worker, const struct sockaddr_storage *address);
-/* Records that this address took a connection. */
+/* Records that a connection to this address was made. */
 void kvw_worker_address_worked(struct kvw_worker *worker, const struct sockaddr_storage *address);
-/* The worker's first address as text, without port, or its host if it has no address. */
+/* Writes the worker's first address as text, without port, or its host if it has no address. */
 void kvw_worker_ip(struct kvw_worker *worker, char *text, size_t room);
 
 static inline socklen_t kvw_address_len(const struct sockaddr_storage *address)

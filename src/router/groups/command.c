@@ -1,6 +1,6 @@
 /*
- * command.c - see command.h. Each sends one request to the admin address, a comparison over time
- * two.
+ * command.c - runs `kvway groups` and `kvway compare`. Each sends one request to the admin address;
+ * a comparison over time sends two.
  */
 #include "groups/command.h"
 
@@ -19,8 +19,9 @@
 /* The router to ask. */
 struct router {
 	const struct kvw_groups_options *options;
-	struct kvw_admin_where where;      /* borrows from the command line and from `config` */
-	struct kvw_config *config;         /* of -c FILE; owned, NULL: not given */
+	/* its texts are borrowed from the command line and from `config` */
+	struct kvw_admin_where where;
+	struct kvw_config *config;         /* the file of -c; owned; NULL: not given */
 	char *key; /* owned */
 	FILE *out, *err;
 };
@@ -68,7 +69,7 @@ static enum kvw_groups_status refused(
 
 /* --- kvway groups --- */
 
-/* {"model": ..., "weights": ...}; NULL: out of memory. */
+/* Makes {"model": ..., "weights": ...}. Returns NULL if memory is short. */
 static char *weights_body(const struct kvw_groups_options *options)
 {
 	json_t *weights = json_object(), *root;
@@ -147,7 +148,7 @@ static enum kvw_groups_status groups(const struct router *router)
 
 /* --- kvway compare --- */
 
-/* Finds the model of the groups. */
+/* Finds the model to which the groups belong. */
 static enum kvw_groups_status find_model(
 	const struct router *router, struct kvw_slice text, char model[KVW_SAMPLES_NAME])
 {
@@ -175,7 +176,7 @@ static enum kvw_groups_status find_model(
 	return KVW_GROUPS_FAILED;
 }
 
-/* Reads the present numbers of both groups. model: "": not found yet. */
+/* Reads the present numbers of both groups. If model is "", finds the model first. */
 static enum kvw_groups_status look_at_pair(const struct router *router,
 	char model[KVW_SAMPLES_NAME], struct kvw_comparison *comparison)
 {

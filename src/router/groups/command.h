@@ -6,7 +6,7 @@
 
 #include <stdio.h>
 
-/* argv[0] is the word `groups` or `compare`. The exit status of the program. */
+/* argv[0] is the word `groups` or `compare`. Returns the program's exit status. */
 int kvw_groups_command(int argc, char **argv, FILE *out, FILE *err);
 
 #endif

@@ -1,5 +1,5 @@
 /*
- * compare.c - see compare.h.
+ * compare.c - compares two groups, and computes whether they differ by more than chance.
  */
 #include "groups/compare.h"
 
@@ -10,12 +10,13 @@
 
 #include "base/standard_out.h"
 
-#define Z     1.959964 /* of 95 % */
-#define LEAST 30       /* least samples of each group for a verdict */
+#define Z     1.959964 /* for an interval of 95 % */
+#define LEAST 30       /* a verdict needs at least this many samples of each group */
 
 /* --- estimates --- */
 
-/* Variance of the values, assumed even within a bucket; above the last bound: within twice that. */
+/* Returns the variance of the values. They are taken to be spread evenly within a bucket; those
+ * above the last bound, up to twice that bound. */
 static double variance_of(const struct kvw_samples_times *times)
 {
 	double low = 0, before = 0, sum = 0, squares = 0;
@@ -70,7 +71,8 @@ struct kvw_estimate kvw_estimate_share(double some, double all)
 	return estimate;
 }
 
-/* Newcombe's method with the two intervals: valid for shares near 0 as well as for means. */
+/* Uses Newcombe's method with the two intervals, which is valid for shares near 0 as well as for
+ * means. */
 enum kvw_beyond kvw_estimates_differ(const struct kvw_estimate *a, const struct kvw_estimate *b)
 {
 	const struct kvw_estimate *more = a->value >= b->value ? a : b, *less = more == a ? b : a;

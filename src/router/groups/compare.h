@@ -1,5 +1,5 @@
 /*
- * compare.h - compares two groups, and tests whether they differ by more than chance.
+ * compare.h - compares two groups, and computes whether they differ by more than chance.
  */
 #ifndef KVW_GROUPS_COMPARE_H
 #define KVW_GROUPS_COMPARE_H
@@ -12,26 +12,27 @@
 /* A quantity of one group. */
 struct kvw_estimate {
 	bool known;
-	double value, low, high; /* of 95 %; low = high: no interval is computed */
+	/* the value, and its interval of 95 %; low = high: there is no interval */
+	double value, low, high;
 	double samples;
 };
 
-/* A mean of times, in seconds, with its variance from the buckets; independent: number of
- * independent values (a stream's are not). */
+/* Estimates a mean of times, in seconds, with a variance from the buckets. independent: number of
+ * values that are independent of each other (those of one stream are not). */
 struct kvw_estimate kvw_estimate_mean(const struct kvw_samples_times *times, double independent);
 /* A share, by Wilson. */
 struct kvw_estimate kvw_estimate_share(double some, double all);
 
 enum kvw_beyond {
-	KVW_BEYOND_UNKNOWN, /* too few samples, or no interval is computed */
+	KVW_BEYOND_UNKNOWN, /* there are too few samples, or there is no interval */
 	KVW_BEYOND_NO,
 	KVW_BEYOND_YES,
 };
 
-/* Whether two estimates differ by more than chance, at 95 %. */
+/* Returns whether two estimates differ by more than chance, at 95 %. */
 enum kvw_beyond kvw_estimates_differ(const struct kvw_estimate *a, const struct kvw_estimate *b);
 
-/* The compared numbers. seconds: between two readings; 0: since the start. */
+/* The numbers to compare. seconds: time between the two readings; 0: since the start. */
 struct kvw_comparison {
 	const char *model, *names[2];
 	double seconds;

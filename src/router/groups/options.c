@@ -1,5 +1,5 @@
 /*
- * options.c - see options.h.
+ * options.c - parses the command lines of `kvway groups` and `kvway compare`.
  */
 #include "groups/options.h"
 

@@ -1,7 +1,8 @@
 /*
- * options.h - the command lines of `kvway groups` and `kvway compare`.
+ * options.h - parses the command lines of `kvway groups` and `kvway compare`.
  *
- * Called once, before any thread is started: getopt_long keeps its state in globals.
+ * To be called once, before any thread is started, because getopt_long keeps its state in global
+ * variables.
  */
 #ifndef KVW_GROUPS_OPTIONS_H
 #define KVW_GROUPS_OPTIONS_H
@@ -17,14 +18,14 @@
 /* Exit statuses of both. */
 enum kvw_groups_status {
 	KVW_GROUPS_OK = 0,
-	KVW_GROUPS_FAILED = 1,      /* the router refuses the request, or lacks these groups */
+	KVW_GROUPS_FAILED = 1, /* the router refused the request, or does not have these groups */
 	KVW_GROUPS_USAGE = 2,       /* the command line is wrong */
 	KVW_GROUPS_UNREACHABLE = 3, /* no router answers */
 };
 
 enum kvw_groups_verb {
 	KVW_GROUPS_LIST,
-	KVW_GROUPS_WEIGHT,  /* names: the model, then GROUP=NUMBER, at least one */
+	KVW_GROUPS_WEIGHT,  /* names are the model, then at least one GROUP=NUMBER */
 	KVW_GROUPS_COMPARE, /* names: two groups */
 };
 
@@ -35,13 +36,13 @@ struct kvw_groups_options {
 	char **names;
 	size_t name_count;
 	struct kvw_admin_options router;
-	const char *model; /* of COMPARE; NULL: not given */
+	const char *model; /* for COMPARE; NULL: not given */
 	const char *interval;
-	int64_t interval_ms; /* of COMPARE; 0: since the router's start */
+	int64_t interval_ms; /* for COMPARE; 0: since the start of the router */
 };
 
-/* argv[0] is the word `groups` or `compare`. False: the program exits with *status. Help goes to
- * out, complaints to err. argv may be reordered. */
+/* argv[0] is the word `groups` or `compare`. Returns false if the program is to exit with *status.
+ * Help is written to out, errors to err. The order of argv may change. */
 bool kvw_groups_options_parse(int argc, char **argv, FILE *out, FILE *err,
 	struct kvw_groups_options *options, enum kvw_groups_status *status) KVW_MUST_CHECK;
 

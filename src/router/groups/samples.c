@@ -1,5 +1,6 @@
 /*
- * samples.c - see samples.h.
+ * samples.c - reads numbers from `/metrics`: of one group, its requests, promises, tokens and
+ * times; of two groups, whether copies of one group's requests got the same answers from the other.
  */
 #include "groups/samples.h"
 
@@ -9,16 +10,16 @@
 
 #define PREFIX "kvway_group_"
 
-/* One line of the text. */
+/* A line of the text. */
 struct sample {
 	char name[64]; /* name after PREFIX */
 	char model[KVW_SAMPLES_NAME], group[KVW_SAMPLES_NAME], of[KVW_SAMPLES_NAME];
-	char third[64]; /* value of any other label */
+	char third[64]; /* value of the label that is neither model nor group */
 	double value;
 };
 
-/* Copies a label's value, unescaped; returns the position after its closing quotation mark. NULL:
- * no room or no end. */
+/* Copies a label's value, unescaped. Returns the position after its closing quotation mark; NULL:
+ * there is no room, or the value has no end. */
 static const char *take_value(const char *at, char *out, size_t room)
 {
 	size_t len = 0;
@@ -36,8 +37,8 @@ static const char *take_value(const char *at, char *out, size_t room)
 	return at + 1;
 }
 
-/* Reads labels from the opening brace on; returns the position after the closing one. NULL:
- * malformed. */
+/* Reads labels, from the opening brace on. Returns the position after the closing one; NULL: they
+ * are malformed. */
 static const char *take_labels(const char *at, struct sample *sample)
 {
 	while (*at == '{' || *at == ',') {
@@ -57,7 +58,8 @@ static const char *take_labels(const char *at, struct sample *sample)
 	return *at == '}' ? at + 1 : NULL;
 }
 
-/* The line at `at`, of a text that ends with a NUL. False: not a sample of a group. */
+/* Reads the line at `at` in a text that ends with a NUL. Returns false if it is not a sample of a
+ * group. */
 static bool read_line(const char *at, struct sample *sample)
 {
 	size_t len;
@@ -100,7 +102,7 @@ static bool text_begins(const char *text, const char *with, const char **rest)
 	return strncmp(text, with, len) == 0;
 }
 
-/* The member for this sample; NULL: none. */
+/* Returns the member for this sample; NULL: there is none. */
 static double *counter_of(const struct sample *s, struct kvw_group_samples *out)
 {
 	const struct {
@@ -226,7 +228,7 @@ static bool subtract(double *later, double earlier)
 	return *later >= 0;
 }
 
-/* A histogram without samples was missing in the earlier text. */
+/* A histogram that had no samples is missing in the earlier text, so it counts as 0. */
 static bool subtract_times(struct kvw_samples_times *later, const struct kvw_samples_times *earlier)
 {
 	bool good = subtract(&later->count, earlier->count) && later->sum >= earlier->sum;

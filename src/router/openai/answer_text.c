@@ -1,11 +1,11 @@
 /*
- * answer_text.c - see answer_text.h.
+ * answer_text.c - extracts the generated text from an answer.
  *
  * A string's depth below `choices` and its key decide its meaning:
  *
- * 	{"choices":[{"index":0,"text":"..."                                                depth 3
- * 	             "message" or "delta":{"content":"...","reasoning":"..."               depth 4
- * 	                       "tool_calls":[{"function":{"name":"...","arguments":"..."}  depth 7
+ *	{"choices":[{"index":0,"text":"..."                                                depth 3
+ *	             "message" or "delta":{"content":"...","reasoning":"..."               depth 4
+ *	                       "tool_calls":[{"function":{"name":"...","arguments":"..."}  depth 7
  *
  * Any string may be a key until a colon follows. Between events, at depth 0, only an opening brace
  * counts.
@@ -78,8 +78,8 @@ static void between(struct kvw_answer_text *a, char c)
 	a->meaning = MEANS_NOTHING;
 }
 
-/* Takes the plain bytes of a string at p: reports them, or keeps them as a key. Returns the first
- * byte after them. */
+/* Takes the plain bytes of a string at p: reports them as text, or keeps them as a key. Returns the
+ * first byte after them. */
 static const char *take_run(struct kvw_answer_text *a, const char *p, const char *end,
 	kvw_answer_text_fn *fn, void *user)
 {

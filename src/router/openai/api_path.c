@@ -16,15 +16,16 @@
 
 #include "openai/api_path.h"
 
-#define SEGMENT  48 /* bytes; the longest known segment has 43 */
+#define SEGMENT  48 /* longest kept segment in bytes; the longest known one has 43 */
 #define SEGMENTS 6
 
 struct folded {
-	char text[SEGMENTS * (SEGMENT + 2)]; /* "/v1/models", no trailing slash */
-	size_t starts[SEGMENTS];             /* of each segment's slash in text */
+	char text[SEGMENTS * (SEGMENT + 2)]; /* such as "/v1/models", without a trailing slash */
+	size_t starts[SEGMENTS];             /* where in `text` the slash before each segment is */
 	size_t len;
-	size_t count; /* segments; more than SEGMENTS: the rest is not in text */
-	/* The path had "." or "..", or an encoded slash: servers may read it differently. */
+	size_t count; /* number of segments; those beyond SEGMENTS are not in `text` */
+	/* The path had "." or "..", or an encoded slash, so that servers may read it in different
+	 * ways. */
 	bool winding;
 };
 
@@ -43,14 +44,14 @@ struct known_path {
 	uint8_t api;  /* enum kvw_api */
 	bool prompt;
 	bool repeatable;
-	uint8_t effects; /* bits of enum effect, on the worker */
+	uint8_t effects; /* bits of enum effect: what a POST does to the worker */
 };
 
 #define PROMPT(path, api)                                                                          \
 	{                                                                                          \
 		path, sizeof(path) - 1, KVW_PATH_FORWARD, KVW_API_##api, true, true, EFFECT_NONE   \
 	}
-/* Paths of inference whose workers accept no cache_salt. */
+/* A path of inference on which workers accept no cache_salt. */
 #define UNSALTED(path, api)                                                                        \
 	{                                                                                          \
 		path, sizeof(path) - 1, KVW_PATH_FORWARD, KVW_API_##api, true, true,               \
@@ -65,7 +66,7 @@ struct known_path {
 		path, sizeof(path) - 1, KVW_PATH_ENGINE_CONTROL, KVW_API_OTHER, false, false,      \
 			EFFECT_NONE                                                                \
 	}
-/* Paths that empty the cache, always, by default, or perhaps (/collective_rpc). */
+/* A path that empties the cache: always, by default, or perhaps (/collective_rpc). */
 #define EMPTIES(path)                                                                              \
 	{                                                                                          \
 		path, sizeof(path) - 1, KVW_PATH_ENGINE_CONTROL, KVW_API_OTHER, false, false,      \
@@ -97,8 +98,8 @@ static const struct known_path known_paths[] = {
 	PROMPT("/inference/v1/generate", GENERATE),
 	UNSALTED("/cohere/v2/chat", CHAT),
 	PROMPT("/tokenize", TOKENIZE),
-	/* These generate nothing: they have bodies of chat and completions, and work like
-	 * /tokenize. */
+	/* These paths generate nothing: their bodies are those of chat and completions, and they
+	 * work like /tokenize. */
 	PROMPT("/detokenize", TOKENIZE),
 	PROMPT("/v1/chat/completions/render", TOKENIZE),
 	PROMPT("/v1/chat/completions/derender", TOKENIZE),
@@ -116,14 +117,14 @@ static const struct known_path known_paths[] = {
 	PROMPT("/classify", RERANK),
 	UNSALTED("/v2/embed", RERANK),
 	PROMPT("/generative_scoring", RERANK),
-	/* Classifies one text; generates no text. */
+	/* The path classifies a text; it generates none. */
 	PROMPT("/v1/systemone", RERANK),
 	UNSALTED("/v1/audio/transcriptions", AUDIO),
 	UNSALTED("/v1/audio/translations", AUDIO),
 	PROMPT("/invocations", INVOCATIONS),
 	/* Paths of SGLang. */
 	UNSALTED("/generate", GENERATE),
-	UNSALTED("/generate_from_file", AUDIO), /* has a form as body */
+	UNSALTED("/generate_from_file", AUDIO), /* its body is a form */
 	UNSALTED("/vertex_generate", GENERATE),
 	UNSALTED("/encode", RERANK),
 	UNSALTED("/v1/classify", RERANK),
@@ -200,7 +201,8 @@ static int hex_value(char c)
 	return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
 }
 
-/* The path of a target: after scheme and authority, before query and fragment. */
+/* Returns the path of a target: the part after scheme and authority, and before the query or
+ * fragment. */
 static struct kvw_slice path_of(struct kvw_slice target)
 {
 	struct kvw_slice path = target;
@@ -255,7 +257,9 @@ static void fold_segment(struct folded *folded, const char *segment, size_t len)
 static void fold_path(struct folded *folded, struct kvw_slice path)
 {
 	char segment[SEGMENT + 1] = {
-		0}; /* one byte more than any known segment: a cut one matches none */
+		/* one byte more than any known segment has, so that a segment that was cut equals
+		 * none */
+		0};
 	size_t len = 0;
 
 	folded->len = folded->count = 0;
@@ -284,7 +288,7 @@ static bool path_begins(struct kvw_slice text, struct kvw_slice with)
 	return text.len >= with.len && memcmp(text.data, with.data, with.len) == 0;
 }
 
-/* The id in /v1/KIND/{id}[/...], as it was received. */
+/* Returns the id in /v1/KIND/{id}[/...], as it was received. */
 static struct kvw_slice made_id(struct kvw_slice path)
 {
 	static const char prefix[] = "/v1/";
@@ -385,7 +389,8 @@ bool kvw_path_listed(struct kvw_slice target, const char *const *patterns, size_
 		return false;
 	for (size_t i = 0; i < count; i++) {
 		size_t len = strlen(patterns[i]);
-		bool below = patterns[i][len - 1] == '*'; /* and the slash before it */
+		/* without the star, and without the slash before it */
+		bool below = patterns[i][len - 1] == '*';
 
 		if (below ? folded.len > len - 1 && memcmp(folded.text, patterns[i], len - 1) == 0
 			  : folded.count <= SEGMENTS && folded.len == len &&
@@ -395,7 +400,7 @@ bool kvw_path_listed(struct kvw_slice target, const char *const *patterns, size_
 	return false;
 }
 
-/* Decodes percent-escapes; an invalid one stays. In a form, plus signs become spaces. */
+/* Decodes percent-escapes; an invalid escape stays as it is. form: plus signs become spaces. */
 static size_t decode(char *out, struct kvw_slice text, bool form)
 {
 	size_t len = 0;
@@ -415,7 +420,7 @@ static size_t decode(char *out, struct kvw_slice text, bool form)
 	return len;
 }
 
-/* Finds a parameter, undecoded. Data NULL: there is none. */
+/* Finds a parameter of the query, undecoded. data NULL: there is none. */
 static struct kvw_slice find_parameter(struct kvw_slice target, struct kvw_slice name)
 {
 	const char *end, *at;

@@ -15,7 +15,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#define CHUNK_BLOCKS 4 /* of 64 bytes */
+#define CHUNK_BLOCKS 4 /* number of blocks of 64 bytes */
 
 /* XXH3's default secret. */
 static const unsigned char chunk_secret[192] = {
@@ -34,11 +34,11 @@ static const unsigned char chunk_secret[192] = {
 	0x95, 0x16, 0x04, 0x28, 0xaf, 0xd7, 0xfb, 0xca, 0xbb, 0x4b, 0x40, 0x7e,
 };
 
-/* Offset of each block's part of the secret: 8 bytes after the last one's, except the last block's,
- * which begins 7 bytes before the secret's last 64. */
+/* Offset of each block's part of the secret: 8 bytes after that of the block before. The last
+ * block's part begins 7 bytes before the secret's last 64. */
 static const unsigned char chunk_secret_at[CHUNK_BLOCKS] = {0, 8, 16, 121};
 
-/* Initial lanes: xxHash's primes. */
+/* Initial values of the lanes: xxHash's primes. */
 _Alignas(64) static const uint64_t chunk_lanes[8] = {
 	UINT64_C(0xC2B2AE3D),
 	UINT64_C(0x9E3779B185EBCA87),
@@ -60,7 +60,8 @@ static inline uint64_t chunk_fold(uint64_t a, uint64_t b)
 	return (uint64_t)product ^ (uint64_t)(product >> 64);
 }
 
-/* The hash, from lanes that have taken in all blocks and were changed for it. */
+/* Computes the hash from lanes that have absorbed all blocks and were XORed with the secret at
+ * CHUNK_MERGE_SECRET. */
 static inline uint64_t chunk_hash_merge(const uint64_t lanes[8])
 {
 	uint64_t hash = UINT64_C(256) * UINT64_C(0x9E3779B185EBCA87);

@@ -1,12 +1,12 @@
 /*
- * cuts.c - separators found while a body is fed, and the segments at its end.
+ * cuts.c - finds separators while a body is fed, and makes the segments at its end.
  *
  * The body is searched in its raw form, by memmem within a feed and byte by byte (Knuth, Morris,
  * Pratt) across feeds, so that the division into feeds does not matter. A separator that is not
  * spelt with the shortest escapes is not found, and one outside a prompt's text is skipped: the
  * only effect is a missed prediction.
  *
- * Segments are made in the order of the fold (fold.c), whose units they are measured in.
+ * Segments are made in the order of the fold (fold.c), and measured in its units.
  */
 #include "openai/cuts.h"
 
@@ -104,18 +104,18 @@ void cuts_make(struct kvw_scan *scan)
 	kvw_text_cut(&scan->text);
 	pieces = (uint32_t)scan->text.piece_count;
 	while (cuts->count > 0 && cuts->at[cuts->count - 1] >= pieces)
-		cuts->count--; /* belongs to an earlier text, which no longer counts */
+		cuts->count--; /* the cut belongs to an earlier text, which no longer counts */
 	cuts->at[cuts->count++] = pieces;
 }
 
 /* --- segments --- */
 
-/* Position of the walk. */
+/* How far the walk over the texts has come. */
 struct walk {
 	uint64_t seed;
 	uint32_t units, from;
 	uint64_t hash;
-	uint32_t cut; /* the next of cuts->at */
+	uint32_t cut; /* index of the next entry of cuts->at */
 };
 
 static void end_segment(struct kvw_scan *scan, struct walk *walk)
@@ -130,7 +130,7 @@ static void end_segment(struct kvw_scan *scan, struct walk *walk)
 	walk->hash = walk->seed;
 }
 
-/* The text of one message, or a prompt. */
+/* Walks over the text of one message, or of a prompt. */
 static void walk_range(struct kvw_scan *scan, struct walk *walk, struct range range)
 {
 	const struct cuts *cuts = scan->cuts;

@@ -1,8 +1,9 @@
 /*
- * engine_fields.c - see engine_fields.h.
+ * engine_fields.c - the table of members that control the engine.
  *
- * Of vLLM 0.32 and SGLang. `extra_args` is a member of `sampling_params`, where vLLM's
- * /inference/v1/generate has it in place of vllm_xargs; all others are top-level members.
+ * The members are those of vLLM 0.32 and SGLang. `extra_args` is a member of `sampling_params`,
+ * where vLLM's /inference/v1/generate has it in place of vllm_xargs; all others are top-level
+ * members.
  */
 #include "openai/engine_fields.h"
 
@@ -11,8 +12,8 @@
 static const struct {
 	const char *name, *instead;
 } fields[] = {
-	{"priority", "0"}, /* rank in the engine's queue: clients must not overtake */
-	/* Source or destination of KV: hosts, ports, others' blocks. */
+	{"priority", "0"}, /* rank in the engine's queue, by which clients could overtake others */
+	/* Where KV comes from or goes to: hosts, ports, blocks of other requests. */
 	{"kv_transfer_params", "null"},
 	{"ec_transfer_params", "null"},
 	{"bootstrap_host", "null"},
@@ -22,7 +23,7 @@ static const struct {
 	{"vllm_xargs", "null"},
 	{"extra_args", "null"},
 	{"custom_logit_processor", "null"}, /* executable code */
-	{"lora_path", "null"},              /* a model other than the one in `model` */
+	{"lora_path", "null"},              /* names a model other than the one in `model` */
 };
 
 uint32_t kvw_engine_field(const char *name, size_t len)

@@ -9,13 +9,13 @@
 
 #include "kvway/slice.h"
 
-/* All of them, as bits. */
+/* All fields, as bits. */
 #define KVW_ENGINE_FIELDS_ALL UINT32_MAX
 
-/* Index of the field of that name; UINT32_MAX: none. */
+/* Returns the index of the field of that name; UINT32_MAX: there is none. */
 uint32_t kvw_engine_field(const char *name, size_t len);
 
-/* The neutral value, as JSON: the engine behaves as without the member. */
+/* Returns the neutral value as JSON, with which the engine behaves as without the member. */
 struct kvw_slice kvw_engine_field_default(uint32_t field);
 
 #endif

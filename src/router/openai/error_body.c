@@ -1,5 +1,5 @@
 /*
- * error_body.c - error answers as vLLM writes them, for each kind of client.
+ * error_body.c - writes the bodies of error answers as vLLM does, for each kind of client.
  */
 #include <stdio.h>
 #include <string.h>
@@ -27,7 +27,7 @@ static bool out_text(struct out *out, const char *text)
 	return out_raw(out, text, strlen(text));
 }
 
-/* Length of the valid UTF-8 character at p, or 0. */
+/* Returns the length of the valid UTF-8 character at p; 0: it is not valid. */
 static size_t character(const unsigned char *p)
 {
 	static const struct {
@@ -43,7 +43,7 @@ static size_t character(const unsigned char *p)
 			continue;
 		code = p[0] & (unsigned char)~forms[i].mask;
 		for (size_t k = 1; k < forms[i].len; k++) {
-			if ((p[k] & 0xc0) != 0x80) /* a terminator ends here too */
+			if ((p[k] & 0xc0) != 0x80) /* a NUL ends the character here, too */
 				return 0;
 			code = code << 6 | (p[k] & 0x3f);
 		}
@@ -54,7 +54,7 @@ static size_t character(const unsigned char *p)
 	return 0;
 }
 
-/* Writes text inside quotes, as much as leaves `keep` bytes free. Bytes that are not UTF-8 become
+/* Writes text between quotes, as much as leaves `keep` bytes free. Bytes that are not UTF-8 become
  * `?`. */
 static void out_escaped(struct out *out, const char *text, size_t keep)
 {
@@ -122,7 +122,8 @@ static const char *type_of(int status)
 	}
 }
 
-/* Type names of Anthropic's API and of vLLM since 0.33. Other 4xx are invalid_request_error. */
+/* Returns the type name in Anthropic's API and vLLM since 0.33. Other 4xx are
+ * invalid_request_error. */
 static const char *anthropic_type_of(int status)
 {
 	switch (status) {
@@ -207,12 +208,12 @@ size_t kvw_error_body_code(char *buf, size_t size, enum kvw_api api, int status,
 		done = write_openai(
 			&out, status, type == NULL ? type_of(status) : type, param, code, message);
 	if (!done)
-		out.len = 0; /* not even the frame fits */
+		out.len = 0; /* there is no room even without a message */
 	buf[out.len] = '\0';
 	return out.len;
 }
 
-/* White space between JSON's tokens would end the event's line. */
+/* Copies JSON in one line, since a line end between its tokens would end the event's line. */
 static bool out_line(struct out *out, const char *data, size_t len)
 {
 	size_t from = out->len;

@@ -1,5 +1,5 @@
 /*
- * error_body.h - error answers in the shape that the path's clients expect.
+ * error_body.h - writes error answers in the form that the path's clients expect.
  *
  * OpenAI and vLLM: {"error":{"message","type","param","code"}}; Anthropic paths:
  * {"type":"error","error":{"type","message"}}.
@@ -18,16 +18,16 @@
  * that are not UTF-8 become `?`. buf is terminated with NUL. Returns 0 if not even the frame fits:
  * 256 bytes are always enough.
  */
-/* The same with a word as the error's code (NULL: the status). */
+/* Does the same with a word as the error's code (NULL: the status). */
 size_t kvw_error_body_code(char *buf, size_t size, enum kvw_api api, int status, const char *type,
 	const char *param, const char *code, const char *message);
 size_t kvw_error_body(char *buf, size_t size, enum kvw_api api, int status, const char *type,
 	const char *param, const char *message);
 
 /*
- * Writes a JSON error body, of kvway's or a worker's, as the event that ends a stream of that API:
+ * Writes a JSON error body, of kvway or of a worker, as the event that ends a stream of that API:
  * an SDK raises the same exception for the event as for the body. Returns its length; 0: the body
- * is no JSON object, or has no room.
+ * is not a JSON object, or there is no room.
  */
 size_t kvw_error_event(char *buf, size_t size, enum kvw_api api, const char *body, size_t len);
 

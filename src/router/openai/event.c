@@ -1,5 +1,5 @@
 /*
- * event.c - see event.h.
+ * event.c - recognizes error and end events of an answer's stream by their first or last bytes.
  */
 #include "openai/event.h"
 
@@ -32,7 +32,7 @@ enum kvw_beginning kvw_event_beginning(const char *data, size_t len)
 	return so_far;
 }
 
-/* The error has a "code", and comes in one piece. */
+/* The error has a member "code", and comes in one piece. */
 bool kvw_event_blames_client(const char *data, size_t len)
 {
 	static const char key[] = "\"code\":";

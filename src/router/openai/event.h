@@ -10,17 +10,17 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* Unknown: the bytes so far may still be an error's. */
+/* KVW_BEGINNING_UNKNOWN: the bytes so far may still become those of an error. */
 enum kvw_beginning { KVW_BEGINS_WELL, KVW_BEGINS_WITH_ERROR, KVW_BEGINNING_UNKNOWN };
 
-/* Whether data, the first bytes of an event, begin an engine's error event. */
+/* Returns whether data, the first bytes of an event, begin an engine's error event. */
 enum kvw_beginning kvw_event_beginning(const char *data, size_t len);
 
-/* Whether the error's code is a 4xx, the client's fault. */
+/* Returns whether the error's code is a 4xx, so that the client is at fault. */
 bool kvw_event_blames_client(const char *data, size_t len);
 
-/* Whether a client may close after this event without waiting for the last chunk, as OpenAI's SDK
- * does. */
+/* Returns whether this is the stream's last event, after which a client such as OpenAI's SDK may
+ * close without waiting for the last chunk. */
 bool kvw_event_is_last(const char *data, size_t len);
 
 #endif

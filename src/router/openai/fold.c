@@ -15,11 +15,11 @@
 
 #include "openai/scan_state.h"
 
-/* Position of the fold. */
+/* How far the fold has come. */
 struct fold {
 	uint64_t hash;
 	uint32_t units;
-	struct kvw_chunk *next; /* the room was reserved before */
+	struct kvw_chunk *next; /* where the next chunk is written; its room was reserved before */
 };
 
 static inline void fold_pieces(struct fold *fold, const struct kvw_piece *pieces, uint32_t count)
@@ -34,7 +34,8 @@ static inline void fold_pieces(struct fold *fold, const struct kvw_piece *pieces
 		changed = kvw_mix_on(changed, pieces[i].hash);
 		units += pieces[i].units;
 		*next = (struct kvw_chunk){changed ^ KVW_MIX_FIRST, units, 0};
-		next += pieces[i].units > 0; /* else the next one overwrites it */
+		/* a piece without units makes no chunk: the next one overwrites it */
+		next += pieces[i].units > 0;
 	}
 	*fold = (struct fold){changed ^ KVW_MIX_FIRST, units, next};
 }
@@ -46,7 +47,7 @@ static inline void fold_piece(struct fold *fold, uint64_t hash, uint32_t units)
 
 static void fold_range(const struct kvw_scan *scan, struct fold *fold, struct range range)
 {
-	if (range.count > 0) /* else there may be no pieces at all */
+	if (range.count > 0) /* otherwise `pieces` may be NULL */
 		fold_pieces(fold, scan->text.pieces + range.first, range.count);
 }
 
@@ -78,12 +79,12 @@ static uint64_t slot_hash(const struct kvw_scan *scan, enum slot slot)
 
 	if (range.first == UINT32_MAX)
 		return 0;
-	if (range.count == 0) /* the buffer may be empty */
+	if (range.count == 0) /* then the buffer may be empty, too */
 		return XXH3_64bits("", 0);
 	return XXH3_64bits(scan->held.data + range.first, range.count);
 }
 
-/* Whether an explicit setting equals the default, and so counts as none. */
+/* Returns whether an explicit setting equals the default, so that it counts as absent. */
 static bool is_default(const struct kvw_scan *scan, unsigned setting, bool talk)
 {
 	uint64_t value = scan->settings[setting];
@@ -114,7 +115,7 @@ static uint64_t seed_of(const struct kvw_scan *scan, bool talk)
 	return hash;
 }
 
-/* Makes room for the chunks; at least some, even for none. */
+/* Makes room for the chunks, and for at least some even if there are none. */
 static enum kvw_err reserve(struct kvw_scan *scan, uint32_t count)
 {
 	uint32_t capacity = count + count / 2 + 16;
@@ -149,7 +150,7 @@ static enum kvw_err fold_prompts(struct kvw_scan *scan, struct kvw_route_request
 	return KVW_OK;
 }
 
-/* Folds the messages [from, end), after the parts common to all chats. */
+/* Folds the messages [from, end) after the parts that all chats have in common. */
 static void fold_one_talk(
 	const struct kvw_scan *scan, struct fold *fold, uint32_t from, uint32_t end)
 {
@@ -172,7 +173,7 @@ static enum kvw_err fold_talks(struct kvw_scan *scan, struct kvw_route_request *
 	if (!scan->batch)
 		scan->chain_count = 0;
 	else if (room > 0)
-		/* Workers accept no tools there, and each chat would repeat them. */
+		/* Workers accept no tools on this path, and each chat would repeat them. */
 		return KVW_EPROTO;
 	if (scan->chain_count == 0 && !prompt_talk_end(scan))
 		return KVW_ENOMEM;
@@ -201,7 +202,8 @@ static uint64_t mix_range(const struct kvw_scan *scan, uint64_t hash, struct ran
 	return hash;
 }
 
-/* Without model, salt and settings, so that it is the same wherever the conversation is sent. */
+/* Hashes without model, salt and settings, so that the hash is the same wherever the conversation
+ * is sent. */
 uint64_t kvw_scan_opening(const struct kvw_scan *scan)
 {
 	uint64_t hash = KVW_TAG_TALK ^ KVW_MIX_FIRST;
@@ -228,7 +230,7 @@ enum kvw_err fold_chain(struct kvw_scan *scan, struct kvw_route_request *out)
 	result.seed = seed_of(scan, scan->has_messages);
 	result.teaches = scan->api == KVW_API_COMPLETIONS || scan->api == KVW_API_CHAT ||
 			 scan->api == KVW_API_RESPONSES || scan->api == KVW_API_MESSAGES;
-	/* The text before a previous response is on its worker, not in this body. */
+	/* With a previous response, the text before it is on its worker, not in this body. */
 	result.content_known = !scan->text.fields_only &&
 			       (scan->prompts != 0) != scan->has_messages && scan->unknown == 0 &&
 			       scan->slots[SLOT_PREVIOUS].first == UINT32_MAX;

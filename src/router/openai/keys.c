@@ -1,5 +1,5 @@
 /*
- * keys.c - decides the meaning of a key's value.
+ * keys.c - decides what a value means, by its key.
  *
  * The APIs differ only in their top-level keys; messages have one form.
  */
@@ -45,10 +45,12 @@ static const struct root_key root_keys[] = {
 	KEY("stream_options", NODE_STREAM_OPTIONS, 0, ALL),
 	KEY("kv_transfer_params", NODE_KV_PARAMS, 0, ALL),
 	KEY("prompt", NODE_PROMPT, PROMPT_OWN, PROMPTS),
-	KEY("inputs", NODE_PROMPT, PROMPT_INPUTS, BIT(INVOCATIONS)), /* of LMI, for a completion */
+	/* LMI's name of the prompt, for a completion */
+	KEY("inputs", NODE_PROMPT, PROMPT_INPUTS, BIT(INVOCATIONS)),
 	KEY("input", NODE_PROMPT, PROMPT_INPUT, BIT(INVOCATIONS)),
 	KEY("input", NODE_PROMPT, PROMPT_OWN, BIT(EMBEDDINGS)),
-	KEY("token_ids", NODE_PROMPT, PROMPT_OWN, BIT(GENERATE)), /* of vLLM; of SGLang: */
+	/* names of vLLM; after them those of SGLang: */
+	KEY("token_ids", NODE_PROMPT, PROMPT_OWN, BIT(GENERATE)),
 	KEY("input_ids", NODE_PROMPT, PROMPT_INPUTS, BIT(GENERATE)),
 	KEY("text", NODE_PROMPT, PROMPT_INPUT, BIT(GENERATE)),
 	KEY("input_embeds", NODE_UNKNOWN, 0, BIT(GENERATE)),
@@ -106,8 +108,8 @@ void keys_index(struct kvw_scan *scan)
 	}
 }
 
-/* Whether a member of that name leads to, or is, a session field whose path continues with `path`
- * in the open object. *rest: the path after it. */
+/* Returns whether a member of that name is a session field or leads to one, if `path` is the
+ * field's remaining path in the open object. *rest: the path after this member. */
 static bool leads_on(struct kvw_slice path, const char *key, size_t len, struct kvw_slice *rest)
 {
 	if (len == 0 || path.len < len || memcmp(path.data, key, len) != 0 ||
@@ -119,8 +121,8 @@ static bool leads_on(struct kvw_slice path, const char *key, size_t len, struct 
 	return true;
 }
 
-/* Handles a member without own meaning, in the open object. paths: bits of the session fields whose
- * paths lead into that object. */
+/* Handles a member of the open object that has no meaning of its own. paths: bits of the session
+ * fields whose paths lead into that object. */
 static void session_key(
 	struct kvw_scan *scan, struct frame *frame, const char *key, size_t len, uint8_t paths)
 {
@@ -137,7 +139,8 @@ static void session_key(
 		}
 		if ((paths >> i & 1) == 0 || path.len == 0 || !leads_on(path, key, len, &rest))
 			continue;
-		scan->slots[SLOT_SESSION + i].first = UINT32_MAX; /* of two the last counts */
+		/* the last of two equal members counts */
+		scan->slots[SLOT_SESSION + i].first = UINT32_MAX;
 		if (rest.len > 0) {
 			frame->within |= (uint8_t)(1u << i);
 			continue;
@@ -163,7 +166,8 @@ static void root_key(struct kvw_scan *scan, struct frame *frame, const char *key
 		frame->member = known->node;
 		frame->argument = known->argument;
 		if (known->node == NODE_SKIP)
-			*scan_skipped(scan, known->argument) = 0; /* of two the last counts */
+			/* the last of two equal members counts */
+			*scan_skipped(scan, known->argument) = 0;
 		else if (known->node == NODE_SAMPLING)
 			scan->choices = scan->greedy = scan->most = scan->most_old = 0;
 		return;
@@ -171,7 +175,7 @@ static void root_key(struct kvw_scan *scan, struct frame *frame, const char *key
 	session_key(scan, frame, key, len, UINT8_MAX);
 }
 
-/* A member of sampling_params, of vLLM or of SGLang. */
+/* Handles a member of sampling_params, of vLLM or of SGLang. */
 static void sampling_key(struct kvw_scan *scan, struct frame *frame, const char *key, size_t len)
 {
 	frame->member = NODE_SKIP;
@@ -184,7 +188,7 @@ static void sampling_key(struct kvw_scan *scan, struct frame *frame, const char 
 		*scan_skipped(scan, frame->argument) = 0;
 }
 
-/* In vLLM's order: first a chat, then a completion. */
+/* Returns the kind of request. A body that could be both is a chat, as for vLLM. */
 static enum kvw_api kind_of(const struct kvw_scan *scan)
 {
 	if (scan->has_messages)
@@ -223,10 +227,10 @@ void keys_settle(struct kvw_scan *scan)
 	else if (scan->batch)
 		scan->api = KVW_API_CHAT;
 	if ((scan->prompts & (scan->prompts - 1)) != 0)
-		scan->unknown = 1; /* it is unknown which of them the worker reads */
+		scan->unknown = 1; /* it is not known which of the two the worker reads */
 }
 
-/* Keys of a message with a meaning of their own. */
+/* Returns the meaning of a message's member that has one of its own. */
 static enum node message_key(const char *key, size_t len, uint8_t *argument)
 {
 	*argument = 0;
@@ -242,7 +246,7 @@ static enum node message_key(const char *key, size_t len, uint8_t *argument)
 		*argument = 1;
 		return NODE_CALLS;
 	}
-	/* An item's id and state in the API's store never reach the template. */
+	/* The id and state of an item, which the API stores, never reach the template. */
 	if (IS("id") || IS("status") || IS("cache_control"))
 		return NODE_SKIP;
 	return NODE_VALUE;

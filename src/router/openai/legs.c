@@ -1,5 +1,6 @@
 /*
- * legs.c - see legs.h.
+ * legs.c - plans the two bodies of a request that one worker prefills and another decodes, and
+ * reads the parameters that the prefiller's answer has for the decoder.
  */
 #include "openai/legs.h"
 
@@ -10,7 +11,7 @@
 
 #define TRANSFER "kv_transfer_params"
 
-/* Values that the prefiller reads in place of the client's. */
+/* Values that the prefiller gets in place of the client's. */
 static const struct {
 	const char *name, *instead;
 } changes[] = {
@@ -26,7 +27,7 @@ static const struct {
 	{"store", "false"},
 };
 
-/* With another value than its neutral one the request stays whole. */
+/* Members which keep the request whole if they have another value than this neutral one. */
 static const struct {
 	const char *name, *neutral;
 } whole[] = {
@@ -44,7 +45,7 @@ struct plan {
 	struct kvw_slice params; /* the new TRANSFER; len 0: none */
 	struct kvw_splice *out;
 	bool refused;
-	bool limited;     /* the API's limit of tokens was met */
+	bool limited;     /* the member that limits the API's answer was found */
 	bool transferred; /* TRANSFER was met */
 	const char *limit;
 };
@@ -107,7 +108,8 @@ static bool plan_decode(void *arg, const struct kvw_member *member)
 	return !p->refused;
 }
 
-/* In front of the first member; they were planned last and come first. */
+/* Inserts members before the first one. They are planned last, but their edits come first in the
+ * body. */
 static void insert_members(struct plan *p, size_t open, const struct kvw_slice *texts, size_t count)
 {
 	struct kvw_splice *out = p->out;
@@ -246,7 +248,7 @@ static bool read_param(void *arg, const struct kvw_member *member)
 	return true;
 }
 
-/* The last of several members of one name counts, as with the engine's own parser. */
+/* The last of several members with the same name counts, as with the engine's own parser. */
 static bool find_params(void *arg, const struct kvw_member *member)
 {
 	struct kvw_slice *text = arg;

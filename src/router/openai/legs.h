@@ -1,6 +1,6 @@
 /*
- * legs.h - the two bodies of a request that one worker prefills and another decodes, and the
- * parameters that the first hands to the second.
+ * legs.h - plans the two bodies of a request that one worker prefills and another decodes, and
+ * reads the parameters that the prefiller's answer has for the decoder.
  *
  * The prefiller gets the client's body with one token to generate and no stream; either worker may
  * get an object `kv_transfer_params`, by which vLLM's connectors find each other. As the
@@ -28,7 +28,7 @@ enum kvw_err kvw_leg_prefill(
 	struct kvw_splice *out) KVW_MUST_CHECK;
 
 /* Plans the decoder's body: params, borrowed by *out, becomes the value of `kv_transfer_params`.
- * Errors as above. */
+ * Fails like kvw_leg_prefill. */
 enum kvw_err kvw_leg_decode(struct kvw_slice body, struct kvw_slice params,
 	struct kvw_splice *out) KVW_MUST_CHECK;
 
@@ -39,11 +39,12 @@ struct kvw_leg_params {
 	struct kvw_slice host, port, tp_size, dcp_size, pp_size; /* len 0: not said */
 	double expires_s;           /* remote_blocks_expiry_time; 0: not said */
 	uint32_t prompt_tokens;     /* 0: not said */
-	uint32_t cached_tokens;     /* of these, that the prefiller had */
+	uint32_t cached_tokens;     /* those of the prompt's tokens that the prefiller had cached */
 };
 
-/* From the whole body of the prefiller's answer. KVW_EINVAL: it has none, or they lack what a
- * decoder needs, which would recompute the prompt without a word. KVW_EPROTO: no JSON object. */
+/* Reads the parameters from the whole body of the prefiller's answer. KVW_EINVAL: there are none,
+ * or they lack something without which the decoder would recompute the prompt and report no error.
+ * KVW_EPROTO: not a JSON object. */
 enum kvw_err kvw_leg_params_read(
 	struct kvw_slice answer, struct kvw_leg_params *out) KVW_MUST_CHECK;
 

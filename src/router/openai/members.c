@@ -1,5 +1,5 @@
 /*
- * members.c - see members.h.
+ * members.c - finds the top-level members of a JSON object in its text.
  */
 #include "openai/members.h"
 
@@ -28,7 +28,8 @@ static bool take(struct walk *w, char c)
 	return true;
 }
 
-/* Behind the quote that ends the string whose opening quote was taken. False: there is none. */
+/* Skips to behind the quote that ends the string; its opening quote was taken. False: there is
+ * none. */
 static bool skip_string(struct walk *w)
 {
 	while (w->at < w->end) {
@@ -52,7 +53,7 @@ static bool is_scalar(char c)
 	       c == '-' || c == '+' || c == '.';
 }
 
-/* A number or a word. False: neither. */
+/* Skips a number or a word. False: there is neither. */
 static bool skip_scalar(struct walk *w)
 {
 	const char *from = w->at;
@@ -62,10 +63,11 @@ static bool skip_scalar(struct walk *w)
 	return w->at > from;
 }
 
-/* An object or array, whose members are not looked at. */
+/* Skips an object or array without looking at its members. */
 static bool skip_nested(struct walk *w)
 {
-	uint64_t objects = 0; /* which of the open brackets are braces; the innermost is bit 0 */
+	/* one bit for each open bracket, set for a brace; the innermost is bit 0 */
+	uint64_t objects = 0;
 	unsigned depth = 0;
 
 	do {

@@ -12,15 +12,15 @@
 
 #include "openai/scan_state.h"
 
-#define HEAD_LIMIT  4096 /* bytes of one part's head */
-#define FIELD_LIMIT 1024 /* bytes of a field's value that is kept */
+#define HEAD_LIMIT  4096 /* longest head of a part, in bytes */
+#define FIELD_LIMIT 1024 /* longest value of a field that is kept, in bytes */
 
 static void fail_scan(struct kvw_scan *scan)
 {
 	scan->form.state = FORM_FAILED;
 }
 
-/* The parameter `name` of a Content-Disposition line, or len 0. */
+/* Returns the parameter `name` of a Content-Disposition line; len 0: there is none. */
 static struct kvw_slice field_name(struct kvw_slice line)
 {
 	const char *p = line.data, *end = line.data + line.len;
@@ -46,7 +46,7 @@ static struct kvw_slice field_name(struct kvw_slice line)
 	return (struct kvw_slice){NULL, 0};
 }
 
-/* The slot of the part whose head is in scratch, or SLOT_COUNT. Sets form.field. */
+/* Returns the slot for the part whose head is in scratch, or SLOT_COUNT. Sets form.field. */
 static unsigned slot_of_head(struct kvw_scan *scan)
 {
 	static const char disposition[] = "content-disposition:";
@@ -74,7 +74,7 @@ static unsigned slot_of_head(struct kvw_scan *scan)
 	return SLOT_COUNT;
 }
 
-/* Takes bytes of the open part's value. */
+/* Takes bytes of the value of the part that is being read. */
 static void take_value(struct kvw_scan *scan, const char *data, size_t len)
 {
 	struct form *form = &scan->form;
@@ -100,7 +100,7 @@ static void end_value(struct kvw_scan *scan)
 			KVW_SLICE("true"));
 }
 
-/* Takes the first line: the delimiter without its leading line end. */
+/* Takes the first line, which is the delimiter without the line end before it. */
 static const char *take_first_line(struct kvw_scan *scan, const char *p, const char *end)
 {
 	struct form *form = &scan->form;
@@ -138,7 +138,7 @@ static const char *take_head(struct kvw_scan *scan, const char *p, const char *e
 		p++;
 		if (head->data[head->len - 1] != '\n')
 			continue;
-		/* An empty line ends the head, also as its first line. */
+		/* An empty line ends the head, even if it is the head's first line. */
 		if ((head->len >= 4 && memcmp(head->data + head->len - 4, "\r\n\r\n", 4) == 0) ||
 			(head->len == 2 && head->data[0] == '\r')) {
 			form->field = 0;
@@ -235,7 +235,7 @@ void form_feed(struct kvw_scan *scan, const char *p, const char *end)
 		case FORM_AFTER:
 			p = take_after(scan, p);
 			break;
-		default: /* bytes after the end are ignored */
+		default: /* bytes after the form's end are ignored */
 			return;
 		}
 	}

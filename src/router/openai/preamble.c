@@ -1,4 +1,6 @@
-/* preamble.c - see preamble.h. */
+/*
+ * preamble.c - recognizes the part of a stream that comes before its engine has computed anything.
+ */
 #include "openai/preamble.h"
 
 #include <string.h>
@@ -6,14 +8,14 @@
 #include "kvway/slice.h"
 
 enum {
-	AT_LINE,    /* the first line of an event, text[0..len) of it so far */
-	IN_COMMENT, /* until the line ends */
-	IN_EVENT,   /* until a line is empty; this one has bytes */
+	AT_LINE,    /* in the first line of an event, of which text[0..len) has come */
+	IN_COMMENT, /* in a comment, until its line ends */
+	IN_EVENT,   /* in an event, until an empty line; the present line has bytes */
 	AT_EVENT_LINE,
 	OVER,
 };
 
-/* First lines, without the space that may follow the colon. */
+/* First lines of events of the preamble, without the space that may follow the colon. */
 static const struct kvw_slice openings[] = {
 	KVW_SLICE("event:response.created"),
 	KVW_SLICE("event:response.queued"),
@@ -24,7 +26,8 @@ static const struct kvw_slice openings[] = {
 
 enum match { MATCH_NONE, MATCH_PART, MATCH_WHOLE };
 
-/* line: its first bytes; ended: they are the whole line. */
+/* Compares an event's first line with the known ones. line: its bytes so far; ended: they are the
+ * whole line. */
 static enum match match(const char *line, size_t len, bool ended)
 {
 	static const size_t colon = sizeof("event:") - 1;
@@ -47,7 +50,7 @@ static enum match match(const char *line, size_t len, bool ended)
 	return MATCH_NONE;
 }
 
-/* Takes the next byte of an event's first line. False: the line is not of the preamble. */
+/* Takes the next byte of an event's first line. False: the event is not of the preamble. */
 static bool first_line(struct kvw_preamble *p, char c)
 {
 	if (c == '\r')
@@ -76,8 +79,8 @@ static bool first_line(struct kvw_preamble *p, char c)
 
 size_t kvw_preamble_skip(struct kvw_preamble *p, const char *data, size_t len)
 {
-	size_t line = 0;         /* start of the present first line in this piece ... */
-	size_t before = p->len; /* ... after this many bytes in earlier pieces */
+	size_t line = 0;         /* where in this piece the present first line begins ... */
+	size_t before = p->len; /* ... and how many of its bytes came in earlier pieces */
 
 	if (p->state == OVER)
 		return 0;

@@ -8,8 +8,8 @@
  * event of a chat, which names the role, comes with the first token and is not part of it
  * (tokenless.h).
  *
- * The first line of an event decides, so a `response.created` that echoes 100 KB of tools is
- * skipped, not kept.
+ * The first line of an event decides, so that the rest of an event is skipped and not kept: a
+ * `response.created` may echo 100 KB of tools.
  */
 #ifndef KVW_PREAMBLE_H
 #define KVW_PREAMBLE_H
@@ -18,26 +18,26 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define KVW_PREAMBLE_ROOM 31 /* the longest first line that is known */
+#define KVW_PREAMBLE_ROOM 31 /* length of the longest known first line */
 
-/* Position in the stream. Zeroed: at its beginning. */
+/* Position in the stream. Zeroed: before its first byte. */
 struct kvw_preamble {
 	uint8_t state;
 	bool opened;                  /* an event of the preamble has come */
 	bool commented;               /* a comment has come; the caller may clear it */
-	uint8_t len;                  /* of text */
+	uint8_t len;                  /* length of `text` */
 	char text[KVW_PREAMBLE_ROOM]; /* the first bytes of a line that is not recognized yet */
 };
 
 /*
- * Takes the next piece of the stream. Returns the number of leading bytes that are preamble, or may
- * be: all until another event begins. From then on 0, and text[0..len) has that event's bytes of
- * earlier pieces.
+ * Takes the next piece of the stream. Returns how many of its first bytes are preamble, or may be:
+ * all, until another kind of event begins. From then on returns 0, and text[0..len) has those bytes
+ * of that event that came in earlier pieces.
  */
 size_t kvw_preamble_skip(struct kvw_preamble *preamble, const char *data, size_t len);
 
-/* Whether the piece, which begins where an event may begin, consists of whole events of the
- * preamble only. */
+/* Returns whether the piece, which begins where an event may begin, consists only of whole events
+ * of the preamble. */
 bool kvw_preamble_only(const char *data, size_t len);
 
 #endif

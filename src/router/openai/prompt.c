@@ -9,7 +9,7 @@
  *	later part, plain text   "a part begins"
  *	any other                its type
  *
- * A part's contents other than text are one piece after its text.
+ * Everything in a part that is not text becomes one piece after its text.
  */
 #include <stdlib.h>
 
@@ -114,7 +114,7 @@ void prompt_part_open(struct kvw_scan *scan)
 void prompt_part_text(struct kvw_scan *scan)
 {
 	scan->part_dropped = false;
-	/* When pieces were lost the mark itself may be missing. */
+	/* If pieces were lost, the mark itself may be missing. */
 	if (scan->text.piece_count > scan->part)
 		scan->text.piece_count = scan->part + 1;
 }

@@ -145,7 +145,7 @@ bool buffer_append(struct kvw_scan *scan, struct buffer *buffer, const char *dat
 	return true;
 }
 
-/* The text of a slot; len 0 if absent. */
+/* Returns the text of a slot; len 0: absent. */
 static struct kvw_slice slot_text(const struct kvw_scan *scan, unsigned slot)
 {
 	struct range range = scan->slots[slot];
@@ -155,7 +155,7 @@ static struct kvw_slice slot_text(const struct kvw_scan *scan, unsigned slot)
 	return (struct kvw_slice){scan->held.data + range.first, range.count};
 }
 
-/* The first session field, in the order of the options, that the body has. */
+/* Returns the first session field that the body has, in the order of the options. */
 static struct kvw_slice session_text(const struct kvw_scan *scan)
 {
 	struct kvw_slice found = {NULL, 0};
@@ -163,7 +163,7 @@ static struct kvw_slice session_text(const struct kvw_scan *scan)
 	for (uint32_t i = 0; i < scan->session_count && found.len == 0; i++) {
 		unsigned slot = SLOT_SESSION + i;
 
-		/* A field with a meaning of its own is kept only in its own slot. */
+		/* A field that has a meaning of its own is kept only in its own slot. */
 		if (kvw_slice_equal(scan->session_names[i], KVW_SLICE("model")))
 			slot = SLOT_MODEL;
 		else if (kvw_slice_equal(scan->session_names[i], KVW_SLICE("cache_salt")))
@@ -336,7 +336,8 @@ void kvw_scan_exact(const struct kvw_scan *scan, struct kvw_scan_exact *out)
 			 scan->api == KVW_API_RESPONSES || scan->api == KVW_API_MESSAGES;
 
 	*out = (struct kvw_scan_exact){.cache_salt = slot_text(scan, SLOT_SALT)};
-	/* /tokenize would not shorten the prompt. */
+	/* These are cases in which /tokenize would give other tokens; for example, it would not
+	 * shorten the prompt. */
 	if (!generates || scan->batch || (scan->prompts != 0) == scan->has_messages ||
 		scan->unknown != 0 || scan->slots[SLOT_PREVIOUS].first != UINT32_MAX ||
 		has_setting(scan, SETTING_TRUNCATE_PROMPT_TOKENS))

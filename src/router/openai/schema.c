@@ -1,18 +1,18 @@
 /*
  * schema.c - handles each value of a request body, by its meaning.
  *
- * Its container and key have decided the meaning (keys.c). A value of a wrong type ends the scan,
- * since a worker's reading of `"stream": "yes"` is unknown. null means absent, except inside tools
- * and other opaque values.
+ * A value's container and key have decided its meaning (keys.c). A value of a wrong type ends the
+ * scan, since a worker's reading of `"stream": "yes"` is unknown. null means absent, except inside
+ * tools and other opaque values.
  *
- * Of duplicate keys the last counts, at every level, as in the workers' own parser.
+ * Of duplicate keys the last one counts, at every level, as in the workers' own parser.
  */
 #include <stdlib.h>
 #include <string.h>
 
 #include "openai/scan_state.h"
 
-/* Ends a value of which only the hash counts. */
+/* Ends a value that is only hashed. */
 static bool value_done(struct kvw_scan *scan, struct value value)
 {
 	struct frame *frame = scan_top(scan);
@@ -47,7 +47,7 @@ static bool value_done(struct kvw_scan *scan, struct value value)
 	}
 }
 
-/* Begins a string that is content: opens the place of its pieces first. */
+/* Begins a string that is content: first notes where its pieces begin. */
 static bool content_begin(struct kvw_scan *scan, struct frame *frame)
 {
 	switch ((enum node)frame->member) {
@@ -158,7 +158,7 @@ static bool keep_id(struct kvw_scan *scan, uint32_t id)
 	return buffer_append(scan, &scan->ids, (const char *)&id, sizeof(id));
 }
 
-/* Takes a whole token id. */
+/* Takes a token id of which all digits have come. */
 static bool take_id(struct kvw_scan *scan, const char *text, size_t len)
 {
 	uint64_t id = 0;
@@ -196,7 +196,8 @@ bool schema_keep_ids(struct kvw_scan *scan, const char *p, const char *end)
 	return true;
 }
 
-/* A requested number of answers or tokens; 0: no such number, which the worker refuses. */
+/* Reads a requested number of answers or tokens; 0: not a valid number, which the worker
+ * refuses. */
 static uint32_t number_of(const char *text, size_t len, size_t most_digits)
 {
 	uint32_t n = 0;
@@ -209,7 +210,7 @@ static uint32_t number_of(const char *text, size_t len, size_t most_digits)
 	return n;
 }
 
-/* Whether vLLM samples greedily at this temperature: below its minimum, 1e-5. */
+/* Returns whether vLLM samples greedily at this temperature, which it does below 1e-5. */
 static bool is_greedy(const char *text, size_t len)
 {
 	char copy[32];
@@ -242,7 +243,7 @@ bool schema_number(struct kvw_scan *scan, const char *text, size_t len)
 	case NODE_KV_PARAMS:
 	case NODE_FRAGMENTS:
 		return true;
-	case NODE_SLOT: /* a session field is a string or none */
+	case NODE_SLOT: /* a session field must be a string, and is ignored otherwise */
 		scan->slots[frame->argument].first = UINT32_MAX;
 		return frame->argument >= SLOT_SESSION;
 	case NODE_VALUE:
@@ -263,7 +264,7 @@ bool schema_number(struct kvw_scan *scan, const char *text, size_t len)
 	}
 }
 
-/* null: as if the member were absent. */
+/* Handles null as if the member was absent. */
 static bool take_null(struct kvw_scan *scan, struct frame *frame)
 {
 	bool opaque = frame->node != NODE_MESSAGE && frame->node != NODE_PART;
@@ -342,7 +343,7 @@ bool schema_literal(struct kvw_scan *scan, char first)
 		return true;
 	case NODE_SAMPLING:
 	case NODE_KV_PARAMS:
-		return true; /* its worker may refuse it */
+		return true; /* the worker may refuse it */
 	case NODE_VALUE:
 	case NODE_SETTING:
 		return value_done(
@@ -358,7 +359,7 @@ bool schema_literal(struct kvw_scan *scan, char first)
 	}
 }
 
-/* Pushes a frame. member: meaning of a list's elements. */
+/* Pushes a frame. member: the meaning of a list's elements. */
 static bool push_node(struct kvw_scan *scan, bool list, enum node node, enum node member)
 {
 	struct frame *frame = &scan->frames[scan->depth++];
@@ -371,7 +372,7 @@ static bool push_node(struct kvw_scan *scan, bool list, enum node node, enum nod
 	return true;
 }
 
-/* Containers that are a list by definition. */
+/* Opens a container that can only be a list. */
 static bool open_list(struct kvw_scan *scan, struct frame *frame)
 {
 	uint32_t pieces = (uint32_t)scan->text.piece_count;
@@ -467,7 +468,7 @@ static bool close_prompt(struct kvw_scan *scan, const struct frame *frame)
 	if (frame->node == NODE_IDS || frame->kind == PROMPT_IDS)
 		kvw_text_end_ids(&scan->text);
 	else if (frame->kind != PROMPT_NONE)
-		return true; /* its elements were the chains */
+		return true; /* its elements have become chains already */
 	return prompt_chain_end(scan);
 }
 

@@ -1,5 +1,5 @@
 /*
- * splice.c - see splice.h.
+ * splice.c - edits a body so that a worker reads another `model` or `cache_salt`.
  */
 #include "openai/splice.h"
 
@@ -7,10 +7,10 @@
 
 #include "openai/engine_fields.h"
 
-/* Texts, one after another. */
+/* Memory for texts, one after another. */
 struct texts {
 	char *at;
-	char *begin; /* of the open one */
+	char *begin; /* beginning of the text that is being written */
 };
 
 static void put_bytes(struct texts *texts, const char *data, size_t len)
@@ -54,7 +54,7 @@ static void add_edit(struct kvw_splice *out, uint64_t at, uint64_t removed, stru
 	out->growth += (int64_t)text.len - (int64_t)removed;
 }
 
-/* The salt as first member, for a body without one. */
+/* Writes the salt as the first member, for a body without one. */
 static struct kvw_slice salt_member(struct texts *texts, struct kvw_slice salt, bool empty)
 {
 	put_bytes(texts, "\"cache_salt\":", 13);
@@ -72,7 +72,7 @@ static bool has_salt(const struct kvw_scan_places *places)
 	return false;
 }
 
-/* The value in place of a member that controls the engine. */
+/* Returns the neutral value of a member that controls the engine. */
 static struct kvw_slice default_of(const struct kvw_scan *scan, uint32_t field)
 {
 	if (kvw_scan_exact_only(scan) && field == kvw_engine_field("kv_transfer_params", 18))

@@ -1,42 +1,42 @@
 /*
  * splice.h - edits a body so that a worker reads another `model` or `cache_salt`.
  *
- * A few edits by place; all other bytes stay the client's own. Every value of a repeated member is
- * replaced, since parsers differ in which one counts; a missing member is put first. Pure
- * functions.
+ * A splice is a few edits at places in the body; all other bytes stay the client's own. Every value
+ * of a repeated member is replaced, since parsers differ in which one counts; a missing member is
+ * put first. Pure functions.
  */
 #ifndef KVW_SPLICE_H
 #define KVW_SPLICE_H
 
 #include "openai/scan.h"
 
-#define KVW_SPLICE_MODEL_MOST 256 /* bytes of a model's name */
+#define KVW_SPLICE_MODEL_MOST 256 /* longest name of a model, in bytes */
 #define KVW_SPLICE_SALT_MOST  128
 
 struct kvw_splice_edit {
-	uint64_t at; /* bytes of the body before it */
+	uint64_t at; /* offset in the body before which `text` is inserted */
 	uint64_t removed;
-	struct kvw_slice text; /* replacement; in the splice's own text, or static */
+	struct kvw_slice text; /* the replacement: a slice of the splice's own memory, or static */
 };
 
-/* Not to be copied: edits point into it. */
+/* Must not be copied, since edits point into it. */
 struct kvw_splice {
 	uint32_t count;
-	int64_t growth;                                     /* of the body, in bytes */
+	int64_t growth;                                     /* by how many bytes the body grows */
 	struct kvw_splice_edit edits[KVW_SCAN_PLACES + 1]; /* ascending, apart */
 	char text[6 * KVW_SPLICE_MODEL_MOST + KVW_SPLICE_SALT_MOST + 64];
 };
 
 /*
- * After a successful kvw_scan_finish. An empty salt or model leaves the body's. Watched members
- * that control the engine get their neutral value. The salt must have no character that JSON
- * escapes. KVW_EINVAL: this body cannot be changed so: a form has no salt, a member occurs too
- * often, or a text is too long.
+ * Plans the edits, after a successful kvw_scan_finish. An empty salt or model leaves the body's
+ * unchanged. Watched members that control the engine get their neutral value. The salt must have no
+ * character that JSON escapes. KVW_EINVAL: this body cannot be changed so: it is a form, which has
+ * no salt, a member occurs too often, or a text is too long.
  */
 enum kvw_err kvw_splice_plan(const struct kvw_scan *scan, struct kvw_slice salt,
 	struct kvw_slice model, struct kvw_splice *out) KVW_MUST_CHECK;
 
-/* Writes the changed body into out, which has room for body.len + splice->growth. Returns that
+/* Writes the changed body into out, which must have room for body.len + splice->growth. Returns its
  * length. */
 size_t kvw_splice_write(const struct kvw_splice *splice, struct kvw_slice body, char *out);
 

@@ -1,5 +1,5 @@
 /*
- * text.c - handles the rare and short cases that the inner loops of text_kernel.h leave.
+ * text.c - hashes text in the rare and short cases that the inner loops of text_kernel.h leave.
  */
 #include <endian.h>
 #include <stdlib.h>

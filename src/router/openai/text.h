@@ -25,14 +25,15 @@
 
 #define KVW_TEXT_CHUNK ((size_t)256) /* bytes */
 
-/* A piece of prompt before the chain is folded. units 0: folded, but not a chunk of its own. */
+/* A piece of prompt before the chain is folded. units 0: the piece changes later hashes but is not
+ * a chunk of its own. */
 struct kvw_piece {
 	uint64_t hash;
 	uint32_t units; /* bytes of canonical text, or token ids */
 	uint32_t spare;
 };
 
-/* Use of a string's text. */
+/* The use of a string's text. */
 enum kvw_text_mode {
 	KVW_TEXT_NOTHING, /* checked only */
 	KVW_TEXT_VALUE,   /* folded into `value` */
@@ -40,22 +41,22 @@ enum kvw_text_mode {
 };
 
 struct kvw_text {
-	/* Canonical text that cannot be hashed in place: fewer than 256 bytes between calls, plus
-	 * room for the decoder's wide stores. */
+	/* Canonical text that cannot be hashed in place: fewer than 256 bytes between two calls,
+	 * plus room for the decoder's wide stores. */
 	_Alignas(32) unsigned char buffer[KVW_TEXT_CHUNK + 64];
 	uint32_t fill;
 	enum kvw_text_mode mode;
 	bool fields_only;         /* prompt text is checked, not hashed */
 	uint32_t units;           /* KVW_TEXT_VALUE: bytes folded so far */
 	uint64_t value;           /* KVW_TEXT_VALUE: hash so far */
-	bool too_many;            /* pieces were lost: above piece_limit */
-	bool no_memory;           /* pieces were lost: allocation failed */
+	bool too_many;            /* pieces were lost, because they exceeded piece_limit */
+	bool no_memory;           /* pieces were lost, because memory was out */
 	struct kvw_piece *pieces; /* owned */
 	size_t piece_count, piece_capacity;
-	size_t piece_limit; /* most pieces; set by the owner as the body grows */
+	size_t piece_limit; /* limit of pieces; the owner raises it as the body grows */
 };
 
-/* One instruction set's inner loops. */
+/* The inner loops for one instruction set. */
 struct kvw_text_ops {
 	/*
 	 * Takes text inside a string. Returns the first byte not taken: the closing quote, a
@@ -64,8 +65,8 @@ struct kvw_text_ops {
 	 */
 	const char *(*run)(struct kvw_text *text, const char *p, const char *end);
 	/*
-	 * Takes token ids from p on, each followed by a comma and at most one space. Returns the
-	 * start of the next value; p if it cannot take even one.
+	 * Takes token ids from p on, each followed by a comma and at most one space. Returns where
+	 * the next value begins; p if not even one id could be taken.
 	 */
 	const char *(*ids)(struct kvw_text *text, const char *p, const char *end);
 	const char *name;
@@ -79,10 +80,10 @@ extern const struct kvw_text_ops kvw_text_avx2;
 extern const struct kvw_text_ops kvw_text_avx512;
 #endif
 
-/* The best for this processor. */
+/* Returns the fastest loops that this processor can run. */
 const struct kvw_text_ops *kvw_text_ops(void);
 
-/* All variants that this processor can run, the best first, NULL at the end. */
+/* Lists all loops that this processor can run, the fastest first, with NULL at the end. */
 #define KVW_TEXT_OPS_MOST 4
 void kvw_text_all_ops(const struct kvw_text_ops *all[KVW_TEXT_OPS_MOST]);
 
@@ -95,7 +96,7 @@ static inline void kvw_text_begin(struct kvw_text *text, enum kvw_text_mode mode
 	text->value = KVW_TAG_STRING;
 }
 
-/* Appends to pieces, growing them; sets too_many or no_memory when it cannot. */
+/* Appends to `pieces`, and enlarges it; sets too_many or no_memory if it cannot. */
 void kvw_text_push_slow(struct kvw_text *text, uint64_t hash, uint32_t units);
 
 static inline void kvw_text_push(struct kvw_text *text, uint64_t hash, uint32_t units)
@@ -118,28 +119,28 @@ static inline void kvw_text_emit(struct kvw_text *text, uint64_t hash, uint32_t 
 	}
 }
 
-/* Appends canonical bytes that do not lie in the body. len <= 8. */
+/* Appends canonical bytes that are not in the body as such. len <= 8. */
 void kvw_text_put(struct kvw_text *text, const unsigned char *bytes, size_t len);
 
 /* Appends a token id. */
 void kvw_text_put_id(struct kvw_text *text, uint32_t id);
 
-/* Hashes the tail of a string. For KVW_TEXT_VALUE, returns the hash of the whole string. */
+/* Hashes the tail of a string. For KVW_TEXT_VALUE returns the hash of the whole string. */
 uint64_t kvw_text_end(struct kvw_text *text);
 
-/* Ends a piece inside a string. KVW_TEXT_PIECES only. */
+/* Ends a piece inside a string. Only for KVW_TEXT_PIECES. */
 void kvw_text_cut(struct kvw_text *text);
 
 /* Hashes the tail of a list of token ids. */
 void kvw_text_end_ids(struct kvw_text *text);
 
-/* Writes a code point as UTF-8; surrogates too, three bytes each. Returns 1 to 4. */
+/* Writes a code point as UTF-8; surrogates, too, as three bytes each. Returns 1 to 4. */
 size_t kvw_text_utf8(unsigned char out[4], uint32_t code);
 
-/* Writes a code point's canonical spelling. Returns 1 to 6. */
+/* Writes the canonical spelling of a code point. Returns 1 to 6. */
 size_t kvw_text_spell(unsigned char out[6], uint32_t code);
 
-/* The four hex digits at p, or UINT32_MAX. */
+/* Returns the value of the four hex digits at p; UINT32_MAX: they are not hex digits. */
 uint32_t kvw_text_hex4(const char *p);
 
 #endif

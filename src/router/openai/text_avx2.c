@@ -45,8 +45,9 @@ static inline uint64_t stops(const struct block *block)
 	return bits(stop_bytes(block->low), stop_bytes(block->high));
 }
 
-/* Compares each byte with the one of `"` and `\\` that has its low half; 0 matches neither, but is
- * a control character anyway. */
+/* Returns whether each byte equals `"` or `\\`: each is compared with the one of them that has the
+ * same low four bits. A byte whose low bits are those of neither is compared with 0, which only a
+ * control character equals. */
 static inline __m256i special_bytes(__m256i v)
 {
 	const __m256i by_low = _mm256_setr_epi8(0, 0, '"', 0, 0, 0, 0, 0, 0, 0, 0, 0, '\\', 0, 0, 0,
@@ -63,7 +64,9 @@ static inline bool has_special(const struct block *block)
 		       _mm256_or_si256(special_bytes(block->low), special_bytes(block->high))) != 0;
 }
 
-/* A byte is in the set when its low and its high half agree on a bit: 1 for 2x, 2 for 5x, 4, 8. */
+/* Finds the bytes that make a short escape. Classes of bytes by their high four bits (2x, 5x, 6x,
+ * 7x) have the bits 1, 2, 4 and 8: a byte is in the set when the table of low halves and that of
+ * high halves share a bit. */
 static inline __m256i short_escape_bytes(__m256i v)
 {
 	const __m256i by_low = _mm256_setr_epi8(0, 0, 1 | 4 | 8, 0, 8, 0, 4, 0, 0, 0, 0, 0, 2, 0, 4,
@@ -100,7 +103,7 @@ static inline void id_masks(
 	*spaces = bits(_mm256_cmpeq_epi8(block->low, space), _mm256_cmpeq_epi8(block->high, space));
 }
 
-/* XXH3's lanes 0 to 3 and 4 to 7. */
+/* Four of XXH3's eight lanes in each register: 0 to 3 and 4 to 7. */
 struct chunk_hash {
 	__m256i low, high;
 };

@@ -26,8 +26,8 @@ static inline uint64_t stops(const struct block *block)
 	       _mm512_cmplt_epu8_mask(block->bytes, _mm512_set1_epi8(' '));
 }
 
-/* Hides a constant from the compiler, which would otherwise compute it again for every block, on
- * the port of the comparisons. */
+/* Hides a constant from the compiler, which would otherwise compute it again for each block, on the
+ * same execution port as the comparisons. */
 static inline __m512i held(__m512i v)
 {
 	__asm__("" : "+v"(v));
@@ -39,8 +39,9 @@ static inline uint64_t backslashes(const struct block *block)
 	return _mm512_cmpeq_epi8_mask(block->bytes, _mm512_set1_epi8('\\'));
 }
 
-/* Compares each byte with the one of `"` and `\` that has its low half; 0 matches neither, but is a
- * control character anyway. */
+/* Returns whether any byte is `"`, `\` or a control character. Each byte is compared with the one
+ * of `"` and `\` that has the same low four bits; other low bits select 0, which only equals a
+ * control character. */
 static inline bool has_special(const struct block *block)
 {
 	const __m512i by_low = held(_mm512_broadcast_i32x4(
@@ -54,7 +55,9 @@ static inline bool has_special(const struct block *block)
 	return !_kortestz_mask64_u8(named, control);
 }
 
-/* A byte is in the set when its low and its high half agree on a bit: 1 for 2x, 2 for 5x, 4, 8. */
+/* Finds the bytes that make a short escape. Classes of bytes by their high four bits (2x, 5x, 6x,
+ * 7x) have the bits 1, 2, 4 and 8: a byte is in the set when the table of low halves and that of
+ * high halves share a bit. */
 static inline uint64_t short_escapes(const struct block *block)
 {
 	const __m512i by_low = _mm512_broadcast_i32x4(

@@ -31,7 +31,7 @@ static inline uint64_t equal(const struct block *block, char byte)
 	return mask;
 }
 
-/* Bytes from `low` to `low + span`. */
+/* Returns which bytes lie between `low` and `low + span`, as bits. */
 static inline uint64_t within(const struct block *block, char low, char span)
 {
 	const __m128i base = _mm_set1_epi8(low), most = _mm_set1_epi8(span);

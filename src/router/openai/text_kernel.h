@@ -27,7 +27,8 @@
 /* Bytes of text that are scanned before they are hashed, so that they are still in the L1 cache. */
 #define KERNEL_STRIDE 4096
 
-/* Hashes whole chunks of [p, q); returns what is left in place. Completes the buffer first. */
+/* Hashes whole chunks of [p, q), first completing a chunk that the buffer has begun. Returns where
+ * the rest begins, which stays in place. */
 static inline const char *kernel_chunks(struct kvw_text *text, const char *p, const char *q)
 {
 	if (text->fill > 0) {
@@ -49,7 +50,7 @@ static inline const char *kernel_chunks(struct kvw_text *text, const char *p, co
 	return p;
 }
 
-/* Hashes the scanned span [p, q), keeping a tail in the buffer unless the string is over. */
+/* Hashes the scanned span [p, q); unless the string is over, its tail is kept in the buffer. */
 static inline void kernel_feed(struct kvw_text *text, const char *p, const char *q, bool over)
 {
 	size_t tail;
@@ -71,7 +72,8 @@ static inline void kernel_feed(struct kvw_text *text, const char *p, const char 
 	}
 }
 
-/* Bytes after an unescaped backslash. *carry: the next block's first byte is one. */
+/* Returns the bytes that follow an unescaped backslash. *carry: the next block's first byte is one
+ * of them. */
 static inline uint64_t kernel_escaped(uint64_t backslash, uint64_t *carry)
 {
 	const uint64_t odd = UINT64_C(0xaaaaaaaaaaaaaaaa);
@@ -83,7 +85,7 @@ static inline uint64_t kernel_escaped(uint64_t backslash, uint64_t *carry)
 	return escaped;
 }
 
-/* End of canonical text in this block: bit 0 to 63, or 64. */
+/* Returns where canonical text ends in this block: bit 0 to 63, or 64. */
 static inline unsigned kernel_block_end(const struct block *block, uint64_t *carry, bool *bad)
 {
 	uint64_t backslash = backslashes(block), stop = stops(block);
@@ -101,7 +103,7 @@ static inline unsigned kernel_block_end(const struct block *block, uint64_t *car
 	return stop == 0 ? 64 : (unsigned)__builtin_ctzll(stop);
 }
 
-/* Whether the bytes before p, in a span that begins at `first`, escape the byte at p. */
+/* Returns whether the bytes before p, in a span that begins at `first`, escape the byte at p. */
 static inline uint64_t kernel_carry(const char *first, const char *p)
 {
 	const char *q = p;
@@ -111,8 +113,9 @@ static inline uint64_t kernel_carry(const char *first, const char *p)
 	return (uint64_t)(p - q) & 1;
 }
 
-/* End of canonical text in `count` blocks at p; past them: no end. `special`: blocks to examine;
- * *carry: in: the first byte is escaped; out: the byte after the blocks is. */
+/* Returns where canonical text ends in `count` blocks at p; a result beyond them: it does not end
+ * there. special: the blocks to examine. *carry: in: the first byte is escaped; out: the byte after
+ * the blocks is. */
 static inline size_t kernel_find_end(
 	const char *p, unsigned count, uint64_t special, uint64_t *carry)
 {
@@ -129,7 +132,8 @@ static inline size_t kernel_find_end(
 		if (at < 64)
 			return 64 * (size_t)i + at;
 		special &= special - 1;
-		/* A branch, so that the next block does not wait for this one's result. */
+		/* A branch instead of arithmetic, so that the next block does not wait for this
+		 * one's result. */
 		if (__builtin_expect(after != 0, 0)) {
 			if (i + 1 == count)
 				*carry = 1;
@@ -144,9 +148,9 @@ static inline size_t kernel_find_end(
  * Skips canonical text that is not hashed. Returns the block at which to go on; *carry: of that
  * block.
  *
- * Prose has an escape in some unpredictable blocks: so groups of blocks, doubling in number, are
- * tested for special bytes and examined afterwards. Source code has special bytes in most blocks,
- * and is examined block by block.
+ * Prose has an escape in a few blocks, at unpredictable places: so groups of blocks, doubling in
+ * number, are first only tested for special bytes, and examined where there are some. Source code
+ * has special bytes in most blocks, and is examined block by block.
  */
 static inline const char *kernel_pass(const char *p, const char *end, uint64_t *carry)
 {
@@ -178,13 +182,13 @@ static inline const char *kernel_pass(const char *p, const char *end, uint64_t *
 }
 
 #ifdef KERNEL_HASHES
-/* Whether a backslash and this byte are a canonical escape. */
+/* Returns whether a backslash and this byte are a canonical escape. */
 static inline bool kernel_escapes(char c)
 {
 	return c == '"' || c == '\\' || c == 'b' || c == 'f' || c == 'n' || c == 'r' || c == 't';
 }
 
-/* Chunks whose lanes wait to be merged. */
+/* Number of chunks whose lanes are kept before they are merged. */
 #define KERNEL_KEPT 4
 
 static inline void kernel_merge(struct kvw_text *text, uint64_t (*kept)[8], unsigned count)
@@ -193,8 +197,8 @@ static inline void kernel_merge(struct kvw_text *text, uint64_t (*kept)[8], unsi
 		kvw_text_emit(text, chunk_hash_merge(kept[i]), KVW_TEXT_CHUNK);
 }
 
-/* Takes whole chunks of canonical text. Returns the first chunk that may not be canonical, for
- * kernel_span. *carry: as for kernel_find_end. */
+/* Takes whole chunks of canonical text. Returns the first chunk that may not be canonical, which
+ * kernel_span then handles. *carry: as for kernel_find_end. */
 static inline const char *kernel_take_chunks(
 	struct kvw_text *text, const char *p, const char *end, uint64_t *carry)
 {
@@ -215,7 +219,8 @@ static inline const char *kernel_take_chunks(
 				goto out;
 			chunk_hash_add(&hash, &block, chunk_secret + chunk_secret_at[i]);
 		}
-		/* A backslash at its end is text only if the next bytes make it an escape. */
+		/* A backslash at the chunk's end is text only if the bytes after it make it an
+		 * escape. */
 		if (after != 0 && (end - p == (ptrdiff_t)KVW_TEXT_CHUNK ||
 					  !kernel_escapes(p[KVW_TEXT_CHUNK])))
 			break;
@@ -234,7 +239,7 @@ out:
 }
 #endif
 
-/* Bytes to scan before hashing them. */
+/* Returns how many bytes are scanned before they are hashed. */
 static inline ptrdiff_t kernel_stride(const struct kvw_text *text, bool first)
 {
 	if (text->mode == KVW_TEXT_NOTHING)
@@ -248,7 +253,8 @@ static inline ptrdiff_t kernel_stride(const struct kvw_text *text, bool first)
 	return KERNEL_STRIDE;
 }
 
-/* Takes canonical text in place. Returns the first byte that is not, see kvw_text_ops.run. */
+/* Takes canonical text in place. Returns the first byte that is not canonical, as kvw_text_ops.run
+ * does. */
 static inline const char *kernel_span(struct kvw_text *text, const char *p, const char *end)
 {
 	const char *first = p, *base = p, *q;
@@ -288,14 +294,14 @@ static inline const char *kernel_span(struct kvw_text *text, const char *p, cons
 	memcpy(tail, p, (size_t)(end - p));
 	block = load(tail);
 	at = kernel_block_end(&block, &carry, &bad);
-	/* Beyond the end only if a backslash is the last byte: the quote after it counts as
-	 * escaped. */
+	/* This lies beyond the end only if a backslash is the last byte, since the quote after it
+	 * would count as escaped. */
 	q = p + at > end ? end - 1 : p + at - bad;
 	kernel_feed(text, base, q, q < end && *q == '"' && !bad);
 	return q;
 }
 
-/* Decodes escapes that are not canonical, one after another. p at a backslash. */
+/* Decodes escapes that are not canonical, one after another. p is at a backslash. */
 static inline const char *kernel_unescape(struct kvw_text *text, const char *p, const char *end)
 {
 	unsigned char spelt[8];
@@ -346,7 +352,8 @@ static const char *kernel_run(struct kvw_text *text, const char *p, const char *
 	}
 }
 
-/* Up to eight digits, in the low bytes first, the rest zero. */
+/* Converts up to eight digits into a number; they are in the low bytes, the first digit lowest, and
+ * the other bytes are 0. */
 static inline uint32_t kernel_decimal(uint64_t digits)
 {
 	digits = (digits & UINT64_C(0x0f0f0f0f0f0f0f0f)) * 2561 >> 8;
@@ -355,7 +362,7 @@ static inline uint32_t kernel_decimal(uint64_t digits)
 }
 
 /*
- * Commas and the starts of numbers are bit masks over 64 bytes, so that the start of the next id
+ * The masks of commas and of starts of numbers cover 64 bytes, so that the start of the next id
  * does not depend on the length of the last one.
  */
 static const char *kernel_ids(struct kvw_text *text, const char *p, const char *end)

@@ -1,5 +1,5 @@
 /*
- * text_unescape.h - runs of \uXXXX decoded eight at a time with AVX2.
+ * text_unescape.h - decodes runs of \uXXXX with AVX2, eight at a time.
  *
  * Included by text_avx2.c and text_avx512.c before text_kernel.h, which calls KERNEL_UNESCAPE.
  */
@@ -8,7 +8,7 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
-/* Two escapes, 12 bytes, per half: as a 32-byte vector those at p and at p + 24. */
+/* Loads two escapes, 12 bytes, into each half of a vector; as 32 bytes those at p and at p + 24. */
 static inline __m256i load_escapes(const char *p)
 {
 	__m128i low = _mm_loadu_si128((const __m128i *)p);
@@ -17,7 +17,8 @@ static inline __m256i load_escapes(const char *p)
 	return _mm256_inserti128_si256(_mm256_castsi128_si256(low), high, 1);
 }
 
-/* The 16 hex digits of each half as numbers 0 to 15; *valid: all ones in bytes that were digits. */
+/* Converts the 16 hex digits in each half to numbers 0 to 15; *valid: all bits are set in bytes
+ * that were digits. */
 static inline __m256i hex_values(__m256i digits, __m256i *valid)
 {
 	__m256i number = _mm256_sub_epi8(digits, _mm256_set1_epi8('0'));
@@ -30,7 +31,7 @@ static inline __m256i hex_values(__m256i digits, __m256i *valid)
 	return _mm256_blendv_epi8(_mm256_add_epi8(letter, _mm256_set1_epi8(10)), number, is_number);
 }
 
-/* Eight code units as three UTF-8 bytes each: 12 bytes at the start of each half. */
+/* Encodes eight code units as three UTF-8 bytes each: 12 bytes at the start of each half. */
 static inline __m256i three_bytes(__m256i unit)
 {
 	const __m256i six = _mm256_set1_epi32(0x3f);
@@ -47,8 +48,8 @@ static inline __m256i three_bytes(__m256i unit)
 }
 
 /*
- * Decodes runs of \uXXXX that stand for three bytes of UTF-8 each (U+0800 to U+FFFF without
- * surrogates: all of Chinese, Japanese and Korean that is in the basic plane), eight at a time.
+ * Decodes runs of \uXXXX, eight at a time, whose characters have three bytes in UTF-8 (U+0800 to
+ * U+FFFF without surrogates: all of Chinese, Japanese and Korean in the basic plane).
  */
 static inline const char *unescape_run(struct kvw_text *text, const char *p, const char *end)
 {
@@ -83,7 +84,7 @@ static inline const char *unescape_run(struct kvw_text *text, const char *p, con
 				_mm256_cmpeq_epi32(plane, _mm256_set1_epi32(0xd800))),
 			good);
 		bad = ~(unsigned)_mm256_movemask_ps(_mm256_castsi256_ps(good));
-		count = __builtin_ctz(bad); /* bits 8 to 31 are set */
+		count = __builtin_ctz(bad); /* not 0, since bits 8 to 31 are set */
 		utf8 = three_bytes(unit);
 		_mm_storeu_si128(
 			(__m128i *)(text->buffer + text->fill), _mm256_castsi256_si128(utf8));
@@ -108,7 +109,7 @@ static inline const char *unescape_all(struct kvw_text *text, const char *p, con
 			return p;
 		kvw_text_emit(text, XXH3_64bits(text->buffer, KVW_TEXT_CHUNK), KVW_TEXT_CHUNK);
 		text->fill -= (uint32_t)KVW_TEXT_CHUNK;
-		/* Writes up to 23 bytes beyond the result. */
+		/* Writes up to 23 bytes behind the result, for which the buffer has room. */
 		_mm256_storeu_si256((__m256i *)text->buffer,
 			_mm256_loadu_si256((const __m256i *)(text->buffer + KVW_TEXT_CHUNK)));
 	}

@@ -1,4 +1,4 @@
-/* tokenless.c - see tokenless.h. */
+/* tokenless.c - detects answers of status 200 without any token. */
 #include "openai/tokenless.h"
 
 #include <string.h>

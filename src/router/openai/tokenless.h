@@ -22,18 +22,21 @@
 #include <stdint.h>
 
 enum kvw_token_sign {
-	KVW_TOKENS_UNKNOWN, /* nothing has come yet */
-	KVW_TOKENS_OPENED,  /* only what precedes the first token */
-	KVW_TOKENS_SOME,    /* or the piece is ambiguous */
-	KVW_TOKENS_NONE,    /* or only one with the abort, which no client has seen */
+	KVW_TOKENS_UNKNOWN, /* nothing has arrived yet */
+	KVW_TOKENS_OPENED,  /* only what servers send before the first token has arrived */
+	KVW_TOKENS_SOME,    /* a token has arrived, or the piece is ambiguous */
+	/* the answer has ended without a token, or with only the one that came with the abort,
+	 * which no client has seen */
+	KVW_TOKENS_NONE,
 };
 
-/* The sign after the next piece of a stream, without its preamble (openai/preamble.h), though
- * message_start counts as opening; so_far: UNKNOWN or OPENED. A piece that is not one whole event
- * counts as having a token. */
+/* Returns what is known after the next piece of a stream. The piece comes without its preamble
+ * (openai/preamble.h), except that message_start counts as opening. so_far: UNKNOWN or OPENED. A
+ * piece that is not exactly one event counts as having a token. */
 enum kvw_token_sign kvw_tokens_in_piece(enum kvw_token_sign so_far, const char *data, size_t len);
 
-/* Whether the engine aborted the plain answer, judged from it or its first piece. */
+/* Returns whether the engine aborted an answer that is not a stream, judged from the answer or its
+ * first piece. */
 bool kvw_tokens_aborted(const char *data, size_t len);
 
 #endif

@@ -1,15 +1,15 @@
 /*
  * tokens.c - reads JSON tokens from a body that arrives in pieces.
  *
- * A state machine of the grammar, without meaning. A token within one piece is passed on in place;
- * a cut token (a key, a number, an escape) is collected first. Strings of prompt text go to text.c
- * in whole spans.
+ * This is a state machine of JSON's grammar, which knows no meanings. A token that lies within one
+ * piece is passed on in place; a token that is cut (a key, a number, an escape) is collected first.
+ * Strings of prompt text go to text.c in whole spans.
  *
- * Strict: RFC 8259 and an object at the top, with only white space around it; plus the extensions
- * of Python's json, the parser of vLLM and SGLang: NaN, Infinity, -Infinity, and a leading byte
- * order mark of UTF-8. UTF-16 and -32, which it also accepts, are refused here. Not checked: UTF-8
- * (see text.h). The innermost SCAN_DEPTH containers are a fixed array, so depth costs no memory and
- * no recursion.
+ * Accepted are an object by RFC 8259 with only white space around it, and the extensions of
+ * Python's json, the parser of vLLM and SGLang: NaN, Infinity, -Infinity, and a leading byte order
+ * mark of UTF-8. UTF-16 and -32, which that parser also accepts, are refused here. UTF-8 is not
+ * checked (see text.h). The innermost SCAN_DEPTH containers are a fixed array, so depth costs no
+ * memory and no recursion.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -19,22 +19,22 @@
 
 #include "openai/scan_state.h"
 
-#define SHORT_NAME 16 /* bytes: "assistant", "function_call" */
+#define SHORT_NAME 16 /* length of names such as "assistant" and "function_call" */
 
-/* Ends the scan of the body. */
+/* Ends the scan of the body as malformed. */
 static const char *fail_scan(struct kvw_scan *scan, const char *end)
 {
 	scan->state = STATE_FAILED;
 	return end;
 }
 
-/* Offset of p in the body. */
+/* Returns the offset of p in the body. */
 static inline uint64_t place_of(const struct kvw_scan *scan, const char *p, const char *end)
 {
 	return scan->fed_bytes - (uint64_t)(end - p);
 }
 
-/* Whether a byte in a string stands for itself. */
+/* Returns whether a byte in a string stands for itself. */
 static inline bool is_plain(char c)
 {
 	return (unsigned char)c >= 0x20 && c != '"' && c != '\\';
@@ -104,7 +104,7 @@ static bool put_unit(struct kvw_scan *scan, uint32_t unit)
 	return put_code(scan, unit);
 }
 
-/* The character of the letter after a backslash; UINT32_MAX: invalid. */
+/* Returns the character that a letter after a backslash stands for; UINT32_MAX: none. */
 static uint32_t short_escape(char letter)
 {
 	switch (letter) {
@@ -128,7 +128,8 @@ static uint32_t short_escape(char letter)
 }
 
 /*
- * Continues an escape byte by byte; a waiting high surrogate without a second escape stands alone.
+ * Continues an escape byte by byte; a waiting high surrogate that is not followed by a second
+ * escape stands for itself.
  */
 static const char *take_escape(struct kvw_scan *scan, const char *p, const char *end)
 {
@@ -170,7 +171,7 @@ static const char *end_string(struct kvw_scan *scan, const char *p, const char *
 	return p;
 }
 
-/* Goes on inside a string. */
+/* Continues inside a string. */
 static const char *take_string(struct kvw_scan *scan, const char *p, const char *end)
 {
 	while (p < end) {
@@ -209,8 +210,8 @@ static const char *take_string(struct kvw_scan *scan, const char *p, const char 
 static const char *take_value(struct kvw_scan *scan, const char *p, const char *end);
 
 /*
- * Takes the usual bytes after a key, a colon, at most one space and a value, at once: each return
- * to take_token() costs an unpredictable jump.
+ * Takes the usual bytes after a key at once: a colon, at most one space and a value. Each return to
+ * take_token() would cost an unpredictable jump.
  */
 static const char *after_key(struct kvw_scan *scan, const char *p, const char *end)
 {
@@ -223,7 +224,7 @@ static const char *after_key(struct kvw_scan *scan, const char *p, const char *e
 	return is_space(*p) ? p : take_value(scan, p, end);
 }
 
-/* Begins a key: p after its opening quote. */
+/* Begins a key; p is after its opening quote. */
 static const char *begin_key(struct kvw_scan *scan, const char *p, const char *end)
 {
 	const char *q = p;
@@ -242,7 +243,7 @@ static const char *begin_key(struct kvw_scan *scan, const char *p, const char *e
 	return q;
 }
 
-/* RFC 8259: -? (0 | [1-9] digits) (. digits)? ([eE] [+-]? digits)? */
+/* Checks the form of RFC 8259: -? (0 | [1-9] digits) (. digits)? ([eE] [+-]? digits)? */
 static bool is_number(const char *p, size_t len)
 {
 	const char *end = p + len, *from;
@@ -274,7 +275,7 @@ static bool is_number(const char *p, size_t len)
 	return p == end;
 }
 
-/* Records the place of a null, which may be that of a salt. */
+/* Records where a null is, since it may stand in place of a salt. */
 static void note_null(struct kvw_scan *scan, uint64_t at)
 {
 	const struct frame *frame = scan_top(scan);
@@ -301,8 +302,8 @@ static const char *take_literal(struct kvw_scan *scan, const char *p, const char
 	return p;
 }
 
-/* number: spelling of a number literal; NULL: true, false or null, after its first letter. p at its
- * next byte. */
+/* Begins a literal; p is at its second byte. number: the spelling of a number such as NaN; NULL:
+ * true, false or null. */
 static const char *begin_literal(struct kvw_scan *scan, const char *literal, const char *number,
 	const char *p, const char *end)
 {
@@ -312,7 +313,7 @@ static const char *begin_literal(struct kvw_scan *scan, const char *literal, con
 	return take_literal(scan, p, end);
 }
 
-/* Goes on with, or begins, a number. It ends where something else begins. */
+/* Continues or begins a number. It ends at the first byte that cannot belong to it. */
 static const char *take_number(struct kvw_scan *scan, const char *p, const char *end)
 {
 	const char *q = p, *text = p;
@@ -339,7 +340,7 @@ static const char *take_number(struct kvw_scan *scan, const char *p, const char 
 	return q;
 }
 
-/* Begins a string value: p after its opening quote. Hashes short names at once. */
+/* Begins a string value; p is after its opening quote. Hashes short names at once. */
 static const char *begin_string(struct kvw_scan *scan, const char *p, const char *end)
 {
 	const char *q = p;
@@ -360,7 +361,7 @@ static const char *begin_string(struct kvw_scan *scan, const char *p, const char
 	return end_string(scan, q + 1, end);
 }
 
-/* p at the first byte of a value. */
+/* Begins a value; p is at its first byte. */
 static const char *begin_value(struct kvw_scan *scan, const char *p, const char *end)
 {
 	if (scan->depth > 0 && scan_top(scan)->field != 0)
@@ -400,7 +401,7 @@ static const char *close_container(struct kvw_scan *scan, const char *p, const c
 	return p + 1;
 }
 
-/* Takes a value, or the end of an empty list. Takes runs of token ids at once. */
+/* Takes a value, or the end of an empty list. Takes a run of token ids at once. */
 static const char *take_value(struct kvw_scan *scan, const char *p, const char *end)
 {
 	if (scan->depth > 0 && scan_top(scan)->member == NODE_ID) {
@@ -418,7 +419,7 @@ static const char *take_value(struct kvw_scan *scan, const char *p, const char *
 	return begin_value(scan, p, end);
 }
 
-/* Continues after a value, with the next key if that follows directly, see after_key(). */
+/* Continues after a value, with the next key if that follows directly (see after_key()). */
 static const char *after_value(struct kvw_scan *scan, const char *p, const char *end)
 {
 	if (scan_top(scan)->field != 0) {
@@ -472,7 +473,7 @@ static const char *take_token(struct kvw_scan *scan, const char *p, const char *
 		return take_value(scan, p, end);
 	case STATE_AFTER:
 		return after_value(scan, p, end);
-	default: /* STATE_END: nothing may follow */
+	default: /* STATE_END: no byte but white space may follow */
 		return fail_scan(scan, end);
 	}
 }

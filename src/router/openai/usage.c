@@ -53,8 +53,8 @@ void kvw_usage_init(struct kvw_usage *usage)
 struct reader {
 	uint64_t prompt, input, completion, cached, created, images;
 	bool has_prompt, has_input, has_completion, has_cached, has_created;
-	bool anthropic; /* `input` excludes cached tokens */
-	bool cohere;    /* billed units were read: cached_tokens follows */
+	bool anthropic; /* `input` does not include cached tokens */
+	bool cohere;    /* billed units were read, and cached_tokens comes after them */
 };
 
 static bool key_is(const char *key, size_t len, const char *name)
@@ -104,7 +104,7 @@ static void take_count(
 	}
 }
 
-/* Digits at p, not more than fit. Returns false if there is no plain count. */
+/* Reads digits at p, as many as fit. Returns false if it is not a plain count. */
 static bool read_count(const char *p, const char *end, uint64_t *count)
 {
 	const char *from = p;
@@ -124,7 +124,7 @@ static bool read_count(const char *p, const char *end, uint64_t *count)
 	return true;
 }
 
-/* The first quote or backslash in [p, end), or end. */
+/* Returns the first quote or backslash in [p, end), or end. */
 static const char *plain_end(const char *p, const char *end)
 {
 #ifdef __SSE2__
@@ -144,7 +144,7 @@ static const char *plain_end(const char *p, const char *end)
 	return p;
 }
 
-/* Skips a string; p after its opening quote. Returns its closing quote, or end. */
+/* Skips a string; p is after its opening quote. Returns its closing quote, or end. */
 static const char *string_end(const char *p, const char *end)
 {
 	while ((p = plain_end(p, end)) < end && *p != '"')
@@ -159,12 +159,13 @@ static const char *skip_space(const char *p, const char *end)
 	return p;
 }
 
-/* Reads keys with counts out of an object; p at its brace. Returns the first byte after it; NULL:
+/* Reads the counts of an object; p is at its brace. Returns the first byte after the object; NULL:
  * it is incomplete. */
 static const char *read_object(struct reader *reader, const char *p, const char *end)
 {
 	unsigned depth = 0;
-	enum counted inner = COUNTS_NOTHING; /* in the member of depth 1 read last */
+	/* which members count inside the member of depth 1 that was read last */
+	enum counted inner = COUNTS_NOTHING;
 
 	for (; p < end; p++) {
 		const char *key = p + 1, *key_end, *value;
@@ -203,7 +204,8 @@ static void take_counts(struct kvw_usage *usage, const struct reader *reader)
 			prompt += reader->created;
 		usage->prompt_known = prompt <= UINT32_MAX;
 		usage->prompt_tokens = usage->prompt_known ? (uint32_t)prompt : 0;
-		/* More cached than prompt tokens is invalid: then the count is unknown. */
+		/* More cached than prompt tokens cannot be: then the number of cached tokens is
+		 * unknown. */
 		usage->cached_known =
 			reader->has_cached && usage->prompt_known && reader->cached <= prompt;
 		usage->cached_tokens = usage->cached_known ? (uint32_t)reader->cached : 0;
@@ -216,8 +218,8 @@ static void take_counts(struct kvw_usage *usage, const struct reader *reader)
 
 /* --- an object --- */
 
-/* Reads a usage object from its brace at p, if it is complete in this piece. Returns the first byte
- * after it; NULL: it is incomplete, and the caller has to copy it. */
+/* Reads a usage object from its brace at p, if this piece has all of it. Returns the first byte
+ * after it; NULL: it is incomplete, and the caller must copy it. */
 static const char *take_in_place(struct kvw_usage *usage, const char *p, const char *end)
 {
 	struct reader reader = {0};
@@ -229,7 +231,7 @@ static const char *take_in_place(struct kvw_usage *usage, const char *p, const c
 	return last;
 }
 
-/* Nesting state within an object, to find its end. */
+/* Nesting within an object, to find its end. */
 struct place {
 	uint32_t depth;
 	bool in_string, escaped;
@@ -249,8 +251,8 @@ static inline void step(struct place *at, char c)
 	}
 }
 
-/* Continues to copy an object, whose brace is in the window or first in p. Returns the first byte
- * after it, or after the bytes with room. */
+/* Continues to copy an object; its brace is in the window already, or first in p. Returns the first
+ * byte after the object, or after the bytes for which there is room. */
 static const char *collect_usage(struct kvw_usage *usage, const char *p, const char *end)
 {
 	size_t room = sizeof(usage->window) - usage->window_len;
@@ -273,7 +275,7 @@ static const char *collect_usage(struct kvw_usage *usage, const char *p, const c
 		read_object(&reader, usage->window, usage->window + usage->window_len) != NULL)
 		take_counts(usage, &reader);
 	usage->held = usage->held && usage->depth == 2;
-	usage->depth += at.depth; /* the rest of one that is too long is skipped */
+	usage->depth += at.depth; /* the rest of an object that is too long is skipped */
 	return p;
 }
 
@@ -282,7 +284,7 @@ static const char *collect_usage(struct kvw_usage *usage, const char *p, const c
 /* Meaning of the next value. */
 enum meaning { MEANS_NOTHING, MEANS_USAGE, MEANS_HOLDER };
 
-/* Whether keys count at this place. */
+/* Returns whether keys count at this place. */
 static bool counts(const struct kvw_usage *usage)
 {
 	return usage->depth == 1 || (usage->depth == 2 && usage->held);
@@ -298,7 +300,8 @@ static enum meaning meaning_of_key(const struct kvw_usage *usage, const char *ke
 		       : MEANS_NOTHING;
 }
 
-/* Continues a string that, with its colon, spans pieces. Where keys count it may be a key. */
+/* Continues a string that spans pieces, or whose colon is in the next piece. At a depth where keys
+ * matter, the string may be a key. */
 static const char *take_string(struct kvw_usage *usage, const char *p, const char *end)
 {
 	const char *from = p;
@@ -318,7 +321,7 @@ static const char *take_string(struct kvw_usage *usage, const char *p, const cha
 	return p == end ? end : p + 1;
 }
 
-/* After a string that may be a key: a colon makes it one. */
+/* Called after a string that may be a key, which it is if a colon follows. */
 static const char *take_colon(struct kvw_usage *usage, const char *p, const char *end)
 {
 	p = skip_space(p, end);
@@ -330,7 +333,7 @@ static const char *take_colon(struct kvw_usage *usage, const char *p, const char
 	return p;
 }
 
-/* A string, p at its opening quote. Between events, at depth 0, there is none. */
+/* Takes a string; p is at its opening quote. Between events, at depth 0, there is none. */
 static const char *open_string(struct kvw_usage *usage, const char *p, const char *end)
 {
 	const char *text = p + 1, *last;
@@ -338,7 +341,8 @@ static const char *open_string(struct kvw_usage *usage, const char *p, const cha
 	if (usage->depth == 0)
 		return text;
 	last = plain_end(text, end);
-	/* The string and the byte that shows whether it is a key are complete. */
+	/* The string is complete in this piece, and so is the byte that shows whether it is a
+	 * key. */
 	if (end - last > 1 && *last == '"' &&
 		(last[1] == ':' || last[1] == ',' || !counts(usage))) {
 		if (last[1] == ':' && counts(usage))
@@ -351,7 +355,7 @@ static const char *open_string(struct kvw_usage *usage, const char *p, const cha
 	return text == end ? end : take_string(usage, text, end);
 }
 
-/* The first byte in [p, end) that is a bracket or a quote, or end. */
+/* Returns the first byte in [p, end) that is a bracket or a quote, or end. */
 static const char *structure(const char *p, const char *end)
 {
 #ifdef __SSE2__
@@ -375,7 +379,7 @@ static const char *structure(const char *p, const char *end)
 	return p;
 }
 
-/* Takes an opening bracket at p. Between events, at depth 0, only an object counts. */
+/* Takes an opening bracket at p. Between events, at depth 0, only that of an object counts. */
 static const char *open_container(struct kvw_usage *usage, const char *p, const char *end)
 {
 	enum meaning meaning = (enum meaning)usage->meaning;
@@ -418,7 +422,7 @@ static const char *take_structure(struct kvw_usage *usage, const char *p, const 
 	return p + 1;
 }
 
-/* Whether the bytes are whole events without a usage object. */
+/* Returns whether the bytes are whole events without a usage object. */
 static bool says_nothing(const char *p, const char *end)
 {
 	if (*p == '{' || *p == '[' || end - p < 2 || end[-1] != '\n' || end[-2] != '\n')

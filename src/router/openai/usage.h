@@ -1,11 +1,11 @@
 /*
  * usage.h - reads token counts from an answer as it streams through.
  *
- * Finds the usage objects of completions, chat, responses, messages and Cohere's paths in a plain
- * JSON body or in SSE events, without a DOM, where these protocols put them: echoes of the request
- * do not count. Between calls at most one usage object is kept, and no other bytes. Costs a search
- * for `"usage"` at some 10 GB/s, tens of nanoseconds an event; for events with usage, and whole
- * answers, a test of each bracket and string.
+ * The functions find the usage objects of completions, chat, responses, messages and Cohere's paths
+ * in a plain JSON body or in SSE events, without building a tree, and only where these protocols
+ * put them: echoes of the request do not count. Between calls at most one usage object is kept, and
+ * no other bytes. Costs a search for `"usage"` at some 10 GB/s, tens of nanoseconds an event; for
+ * events with usage, and whole answers, a test of each bracket and string.
  *
  * Several usage objects may pass (message_start and message_delta; one per event with continuous
  * usage statistics). A later object replaces the counts that it has: one with the prompt's length
@@ -23,30 +23,32 @@
 /* Zeroed by kvw_usage_init. Belongs to one exchange. */
 struct kvw_usage {
 	bool prompt_known, cached_known, completion_known;
-	uint32_t prompt_tokens; /* whole prompt, cached tokens included */
-	uint32_t cached_tokens; /* absent or null in the answer: cached_known is false */
+	uint32_t prompt_tokens; /* the whole prompt, including cached tokens */
+	uint32_t cached_tokens; /* valid if cached_known; the answer may not state it */
 	uint32_t completion_tokens;
 	/* private */
-	bool collecting; /* the window holds an object's beginning */
+	bool collecting; /* the window has the beginning of an object */
 	bool in_string, escaped;
-	bool string_ended; /* a possible key has just ended: a colon makes it one */
-	/* The container of depth 2 is the `response`, `message` or `delta` that holds a usage. */
+	/* a string that may be a key has just ended: a colon would make it one */
+	bool string_ended;
+	/* The container of depth 2 is a `response`, `message` or `delta`, which may hold a
+	 * usage. */
 	bool held;
-	uint8_t meaning; /* meaning of the next value: in usage.c */
+	uint8_t meaning; /* meaning of the next value (an enum in usage.c) */
 	uint8_t key_len;
-	char key[10];    /* the last string, perhaps a key; longer ones do not count */
-	uint32_t depth;  /* of the answer's containers */
-	uint32_t inside; /* likewise, of the object that is copied */
+	char key[10];    /* the last string, which may be a key; longer strings do not count */
+	uint32_t depth;  /* depth of containers in the answer */
+	uint32_t inside; /* the same within the object that is being copied */
 	char window[KVW_USAGE_WINDOW];
 	size_t window_len;
 };
 
 void kvw_usage_init(struct kvw_usage *usage);
 
-/* Next payload bytes (transfer coding removed), cut anywhere. */
+/* Takes the next payload bytes of the answer (without transfer coding), cut anywhere. */
 void kvw_usage_feed(struct kvw_usage *usage, const char *data, size_t len);
 
-/* Call once at the answer's end. An object that was cut is ignored. */
+/* Called once at the answer's end. An incomplete object is ignored. */
 void kvw_usage_finish(struct kvw_usage *usage);
 
 #endif

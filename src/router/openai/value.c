@@ -1,5 +1,6 @@
 /*
- * value.c - one hash for any JSON value: tools, tool calls, images, settings, unknown parts.
+ * value.c - computes one hash for any JSON value: tools, tool calls, images, settings, unknown
+ * parts.
  *
  * Equal values hash equally in any spelling:
  *
@@ -20,8 +21,9 @@
 
 #include "openai/scan_state.h"
 
-#define INSERTION_LIMIT 24  /* members; beyond that qsort is faster */
-#define NUMBER_LIMIT    512 /* bytes; longer ones are hashed as they are spelt */
+#define INSERTION_LIMIT 24  /* up to this many members insertion sort is faster than qsort */
+/* longest number that is parsed, in bytes; longer ones are hashed as they are spelt */
+#define NUMBER_LIMIT    512
 #define NUMBER_UNITS    4   /* for any spelling */
 
 bool value_member(struct kvw_scan *scan, struct frame *frame, struct value value)

@@ -1,4 +1,4 @@
-/* admit.c - see admit.h. */
+/* admit.c - decides whether a request is sent now or waits in kvway. */
 #include "proxy/admit.h"
 
 #include <stdlib.h>
@@ -42,7 +42,7 @@ void kvw_admit_refuse(struct kvw_exchange *x, enum kvw_refused why, int64_t retr
 
 /* --- a request --- */
 
-/* Value of the first of these header fields that the request has. */
+/* Returns the value of a header field in its first occurrence; len 0: the request lacks it. */
 static struct kvw_slice field_of(struct kvw_exchange *x, const char *name)
 {
 	const struct kvw_field *field = NULL;
@@ -65,7 +65,7 @@ uint8_t kvw_admit_class(struct kvw_exchange *x)
 	return (uint8_t)kvw_config_class(x->config, name);
 }
 
-/* The promise to the request, by the model's name as the client wrote it. */
+/* Returns the promise to the request, by the model's name as the client wrote it. */
 static struct kvw_promise promise_of(const struct kvw_exchange *x, size_t class_index)
 {
 	struct kvw_service_level_ms ms;
@@ -77,8 +77,8 @@ static struct kvw_promise promise_of(const struct kvw_exchange *x, size_t class_
 		ms.tpot * KVW_NS_PER_MS};
 }
 
-/* Hash of the program that the request names; 0: the request names none. The hash is separate for
- * each key, so that no client joins another client's program. */
+/* Returns the hash of the program that the request names; 0: it names none. The hash depends on the
+ * client's key, so that no client joins another client's program. */
 static uint64_t program_of(struct kvw_exchange *x)
 {
 	const struct kvw_strings *names = &x->config->admission_program_headers;

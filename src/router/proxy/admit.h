@@ -1,9 +1,9 @@
 /*
- * admit.h - may a request be sent now, or must it wait in kvway?
+ * admit.h - decides whether a request is sent now or waits in kvway.
  *
  * src/router/admission decides which requests wait and which are refused; here a loop keeps a gate
- * for each model (gates.h) and an exchange is an entrant. A request waits for its gate; every 2 ms
- * at most the loop asks its gates which requests may go on (admit_turn.h).
+ * for each model (gates.h), and an exchange is an entrant of its gate. A request waits for its
+ * gate; every 2 ms at most the loop asks its gates which requests may go on (admit_turn.h).
  *
  * Only whole requests for which an engine computes wait. A request that names its worker (a pin, a
  * stored response), tries an ejected worker, or comes back from a worker that failed goes on at
@@ -25,19 +25,20 @@ enum kvw_admitted {
 /* Decides whether the request x, in state ROUTING, may be sent to a worker of the set now. */
 enum kvw_admitted kvw_admit(struct kvw_exchange *x, const struct kvw_candidates *set);
 
-/* Time after which the client has no use for an answer (x-kvway-deadline-ms); 0: no limit. */
+/* Returns the time after which the client has no use for an answer (x-kvway-deadline-ms); 0: no
+ * limit. */
 int64_t kvw_admit_deadline_ns(struct kvw_exchange *x);
 /* Returns whether the client refuses to wait at all (x-kvway-do-not-queue). */
 bool kvw_admit_impatient(struct kvw_exchange *x);
 
-/* Notes the promise to x, in state ROUTING, and its arrival, unless both are noted already or no
- * engine computes for it. Promises to requests that go on without kvw_admit count, too. */
+/* Notes the promise to x, in state ROUTING, and x's arrival, unless both are noted already or no
+ * engine computes for x. Promises to requests that go on without kvw_admit count, too. */
 void kvw_admit_enter(struct kvw_exchange *x);
 
-/* The request's class, of admission.classes. */
+/* Returns the index of the request's class in admission.classes. */
 uint8_t kvw_admit_class(struct kvw_exchange *x);
 
-/* The terms by which the request's gate judges it. */
+/* Returns the terms by which the gate judges the request. */
 struct kvw_gate_terms kvw_admit_terms(const struct kvw_exchange *x);
 
 /* Asks the strategy and notes the worker that it chose for x. False: no worker is usable. */

@@ -11,12 +11,14 @@
 #define WAIT_TURN_NS  INT64_C(2000000)
 #define PROGRAMS_NS   INT64_C(10000000)
 #define OLDEST_NS     INT64_C(100000000)
-#define MOST_AT_ONCE  256 /* requests that go on in one turn: other clients wait meanwhile */
+/* limit of requests that go on in one turn, since other clients wait meanwhile */
+#define MOST_AT_ONCE  256
 
 /* The argument that kvw_gate_next passes to the judge. */
 struct turn {
 	struct kvw_loop *loop;
-	struct kvw_exchange *lost; /* a request for which no worker is left */
+	/* a request for which no worker is left; the caller routes it again */
+	struct kvw_exchange *lost;
 };
 
 static struct kvw_exchange *exchange_of(struct kvw_entrant *entrant)

@@ -55,8 +55,7 @@ static void on_worker_link(struct kvw_link *link, void *user)
 
 static void give_request_up(struct kvw_exchange *x, const char *timed_out)
 {
-	/* Two workers broke under this request: a client that repeats the request would break
-	 * more. */
+	/* Two workers broke under this request: a client that repeats it would break more. */
 	const char *fields =
 		x->tried.suspicions >= KVW_RETRY_SUSPICIONS ? "x-should-retry: false\r\n" : NULL;
 	char message[512];
@@ -135,8 +134,8 @@ static void note_cut(const struct kvw_exchange *x, const char *why)
 		x->request_id.data);
 }
 
-/* Leaves a worker that lacks the requested object; the next worker may have it, so asking that one
- * is no retry. */
+/* Leaves a worker that lacks the requested object. The next worker may have it, so that asking that
+ * one does not count as a retry. */
 static void leave_without(struct kvw_exchange *x)
 {
 	kvw_trace_text(x->trace, x->loop->now_ns, KVW_TRACE_FAILED, KVW_RETRY_OTHER, 0,
@@ -148,8 +147,8 @@ static void leave_without(struct kvw_exchange *x)
 	kvw_attempt_end(x, false);
 }
 
-/* Decides whether the request may be sent again. A worker that is full answers so at no cost, so
- * leaving it is neither counted nor paid for. */
+/* Decides whether the request may be sent again. A full worker refuses at no cost, so that leaving
+ * it is neither counted nor paid for. */
 static enum kvw_retry decide_retry(struct kvw_exchange *x, const struct kvw_retry_facts *facts)
 {
 	if (x->tried.full && !facts->first_token)
@@ -182,7 +181,7 @@ static void worker_failed(struct kvw_exchange *x)
 
 	x->tried.full = a->failure.excuse == KVW_EXCUSE_FULL;
 	retry = decide_retry(x, &facts);
-	if (retry == KVW_RETRY_FRESH && kvw_pd_uses_up(x)) { /* it may have taken what is there once */
+	if (retry == KVW_RETRY_FRESH && kvw_pd_uses_up(x)) { /* the KV can be read only once */
 		x->tried.fresh++;
 		kvw_metrics_add(loop->metrics, KVW_COUNT_STALE_RETRIES, 1);
 		leave_without(x);
@@ -225,7 +224,7 @@ static void worker_failed(struct kvw_exchange *x)
 
 /* --- steps --- */
 
-/* Handles the noted events that come before the exchange's next step. True: one was handled. */
+/* Handles events that were noted and come before the exchange's next step. True: there was one. */
 static bool take_noted(struct kvw_exchange *x)
 {
 	if (x->client->state == KVW_CLIENT_LOST && x->said_all && x->client->out.bytes == 0) {
@@ -328,7 +327,7 @@ static bool advance_once(struct kvw_exchange *x)
 		return true;
 	if (x->response_state == KVW_RESPONSE_DONE) {
 		if (x->wait.kind != NULL)
-			/* the body was refused meanwhile: the refusal is the answer */
+			/* the body was refused meanwhile, and the refusal is the answer */
 			kvw_wait_end(x, KVW_WAITED_LEFT);
 		if (x->client->out.bytes == 0)
 			kvw_exchange_end(x, x->end);
@@ -442,8 +441,11 @@ void kvw_exchange_unpark(struct kvw_loop *loop)
 	}
 }
 
-#define WAKE_MOST    256 /* requests that go on in one tick: other clients wait meanwhile */
-#define WAKE_LOOK_NS (100 * KVW_NS_PER_MS) /* candidates may change with time alone */
+/* limit of requests that go on in one tick, since other clients wait meanwhile */
+#define WAKE_MOST    256
+/* how often candidates are looked at again although nothing was reported: they may change with time
+ * alone */
+#define WAKE_LOOK_NS (100 * KVW_NS_PER_MS)
 /* models without a worker that one pass remembers; for further models it looks at each request */
 #define WAKE_ASLEEP  64
 
@@ -521,9 +523,9 @@ static bool is_only_late(const struct kvw_exchange *x)
 	return true;
 }
 
-/* Why the exchange waits in vain: its worker is gone, down, asleep or stalled. NULL: the exchange
- * does not wait in vain. An exchange whose answer still flows does not, nor one that waits for its
- * client, nor one that could not go to another worker while its own may go on. */
+/* Returns why the exchange waits in vain: its worker is gone, down, asleep or stalled. NULL: it
+ * does not wait in vain, since its answer still flows, it waits for its client, or it could not go
+ * to another worker while its own may go on. */
 static const char *waits_in_vain(const struct kvw_exchange *x)
 {
 	const struct kvw_config *config = x->config;
@@ -589,7 +591,8 @@ void kvw_exchange_fail_over(struct kvw_loop *loop)
 	}
 }
 
-/* Cuts the answer, with that end; where no answer has begun, sends that error. */
+/* Cuts the answer, which ends with `end`; if no answer has begun, sends an error with this
+ * status. */
 static void end_early(struct kvw_exchange *x, enum kvw_end end, int status, const char *fields,
 	const char *message)
 {

@@ -1,5 +1,5 @@
 /*
- * asked.c - see asked.h.
+ * asked.c - asks workers in turn for an object.
  *
  * Workers are asked in the order of their numbers, except the first, which the strategy chose. The
  * client gets the last worker's 404. A 404 is no fault of a worker: asking the next one is no
@@ -20,7 +20,7 @@ static bool askable(const struct kvw_exchange *x)
 	return x->asked.continues && x->whole;
 }
 
-/* Position of the next worker to ask. SIZE_MAX: all were asked. */
+/* Returns the position of the next worker to ask. SIZE_MAX: all were asked. */
 static size_t next_to_ask(
 	const struct kvw_exchange *x, const struct kvw_candidate *items, size_t count)
 {

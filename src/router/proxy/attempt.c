@@ -4,7 +4,6 @@
 #include "proxy/attempt.h"
 
 #include "proxy/exchange.h"
-#include "proxy/leg.h"
 #include "proxy/pd.h"
 #include "proxy/understand.h"
 
@@ -148,6 +147,5 @@ void kvw_attempt_end(struct kvw_exchange *x, bool completed)
 	kvw_block_put(&loop->blocks, a->partial);
 	a->partial = NULL;
 	kvw_held_drop(&a->held, &loop->blocks, loop->shared->memory);
-	kvw_leg_attempt_ended(x);
 	kvw_pd_attempt_ended(x);
 }

@@ -1,12 +1,12 @@
 /*
- * busy.c - see busy.h.
+ * busy.c - answers of a worker whose engine is full, and what kvway learns from them.
  */
 #include "proxy/busy.h"
 
 #include "base/find.h"
 
 #define BROKE_OFF_MOST 4
-/* longest pause by Retry-After: a worker that names more is asked again after this time */
+/* longest pause: a worker whose Retry-After is longer is asked again after this time */
 #define PAUSE_MOST_S 30
 
 bool kvw_busy_by_head(const struct kvw_head *head, int64_t *pause_ns)
@@ -35,8 +35,8 @@ bool kvw_busy_lacks_time(const struct kvw_head *head)
 	return head->status == 429 && kvw_head_find(head, KVW_SLICE("retry-after")) == NULL;
 }
 
-/* Words of vLLM, whose /v1/messages says in a stream only that it did not understand an error of
- * code 503; words of SGLang; the error type of Anthropic and TGI. */
+/* Words that mean a full engine: those of vLLM, whose /v1/messages says in a stream only that it
+ * did not understand an error of code 503; those of SGLang; the error type of Anthropic and TGI. */
 static const struct kvw_slice words[] = {
 	KVW_SLICE("engine is currently busy"),
 	KVW_SLICE("prefill token backlog limit"),
@@ -97,7 +97,7 @@ void kvw_busy_avoid(const struct kvw_exchange *x, struct kvw_fleet_table *table)
 	}
 	if (!full || !room)
 		return;
-	table->version = 0; /* the next read refills the table */
+	table->version = 0; /* 0: the next read fills the table again */
 	for (size_t i = 0; i < table->count; i++)
 		if (kvw_load_is_full(table->items[i].load, now_ns))
 			table->items[i].usable = false;

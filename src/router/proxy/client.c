@@ -1,4 +1,4 @@
-/* client.c - see client.h. */
+/* client.c - a client's connection: its state, and the bytes sent on it. */
 #include "proxy/client.h"
 
 #include "base/log.h"
@@ -187,7 +187,8 @@ void kvw_client_exchange_ended(struct kvw_client *client)
 		client_close(client, false);
 		return;
 	}
-	/* Where another process accepts, that process better serves the client's next request. */
+	/* If another process accepts connections, that process better serves the client's next
+	 * request. */
 	kvw_loop_timer(loop, &client->timer, KVW_TIMER_CLIENT_IDLE,
 		loop->handed && loop->config->drain_settle_ms < loop->config->timeout_client_idle_ms
 			? loop->config->drain_settle_ms

@@ -1,8 +1,9 @@
 /*
  * client.h - a client's connection: its state, and the bytes sent on it.
  *
- * receive.c handles received bytes. Nothing here moves an exchange: where a connection breaks in
- * the middle of an exchange, the client is LOST, and kvw_exchange_advance finds that state.
+ * receive.c handles received bytes. These functions do not move an exchange: when a connection
+ * breaks in the middle of an exchange, the client becomes LOST, and kvw_exchange_advance finds that
+ * state.
  */
 #ifndef KVW_CLIENT_H
 #define KVW_CLIENT_H
@@ -34,8 +35,9 @@ struct kvw_client {
 	struct kvw_loop *loop;
 	TAILQ_ENTRY(kvw_client) entry;        /* loop->clients, or loop->dead if CLOSED */
 	enum kvw_client_state state;
-	struct kvw_timer timer;               /* idle, head, body, linger */
-	struct kvw_timer write_timer;         /* the client takes nothing */
+	/* limits the time of idle connections, heads, bodies and lingering */
+	struct kvw_timer timer;
+	struct kvw_timer write_timer; /* runs while the client takes no bytes of its answer */
 	struct kvw_chain in; /* received bytes that are not yet part of an exchange */
 	size_t find_from;                     /* where the search for the head's end continues */
 	int64_t head_start_ns;                /* first byte of the head in `in`; 0: none */

@@ -1,5 +1,5 @@
 /*
- * cors.c - see cors.h.
+ * cors.c - lets web pages of other origins use kvway.
  *
  * A browser asks by a preflight, which never carries a key, whether a page may send a request, and
  * shows the page only answers that name the page's origin. vLLM allows no origin by default, before
@@ -18,7 +18,7 @@
 #include <string.h>
 
 #define ORIGIN_MOST  256
-#define HEADERS_MOST 512 /* bytes of the list of header names in a preflight */
+#define HEADERS_MOST 512 /* longest list of header names in a preflight, in bytes */
 
 static struct kvw_slice cors_field(const struct kvw_head *head, const char *name)
 {

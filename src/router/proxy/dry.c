@@ -1,4 +1,7 @@
-/* dry.c - see dry.h. */
+/*
+ * dry.c - a request that is only explained: it passes the steps of any request, and reaches no
+ * worker.
+ */
 #include "proxy/dry.h"
 
 #include <stdarg.h>
@@ -14,21 +17,24 @@
 #include "proxy/request.h"
 #include "proxy/step.h"
 
-/* passes through the steps: a group without a worker gives way to the next group */
+/* limit of walks through the steps: when a group has no worker the request begins again with the
+ * next group */
 #define PASSES 4
 
 struct kvw_dry_run {
 	struct kvw_explanation e;
 	struct kvw_explain_tokens tokens;
 	bool waited;                    /* the request waited, so its walk begins again */
-	_Atomic int64_t turn_ns;        /* the loop's; never read */
-	struct kvw_metrics *counts;     /* the loop's; never read */
-	struct kvw_client_key stranger; /* a key of the tenant in question */
+	/* given to functions that write the loop's last turn; not read here */
+	_Atomic int64_t turn_ns;
+	struct kvw_metrics *counts;     /* given to functions that count; not read here */
+	/* a client's key made up for the question, of the tenant that it names */
+	struct kvw_client_key stranger;
 	char *tenant;                   /* that key's tenant; owned */
 	struct kvw_loop loop;
 	bool loop_made;
 	struct kvw_client client;
-	struct kvw_exchange *x; /* NULL: none was made */
+	struct kvw_exchange *x; /* NULL: no exchange was made */
 };
 
 __attribute__((format(printf, 4, 5))) static void refuse_question(
@@ -43,7 +49,7 @@ __attribute__((format(printf, 4, 5))) static void refuse_question(
 	va_end(arguments);
 }
 
-/* --- a request of the question --- */
+/* --- the question as a request --- */
 
 static const char chat_path[] = "/v1/chat/completions";
 static const char completions_path[] = "/v1/completions";
@@ -57,7 +63,8 @@ static bool holds_prompt(struct kvw_scan *scan, enum kvw_api api, struct kvw_sli
 	return kvw_scan_finish(scan, &route) == KVW_OK && route.content_known;
 }
 
-/* The path whose prompt the body holds: `messages` or `prompt`. data NULL: out of memory. */
+/* Returns the path that fits the body: the one for `messages`, or for `prompt`. data NULL: out of
+ * memory. */
 static struct kvw_slice guess_target(const struct kvw_config *config, struct kvw_slice body)
 {
 	const struct kvw_scan_options options = {0};
@@ -75,7 +82,8 @@ static struct kvw_slice guess_target(const struct kvw_config *config, struct kvw
 	return found;
 }
 
-/* Fields of the question's own connection, and fields that are written for it. */
+/* Returns whether the explained request gets no copy of this field of POST /explain: the field
+ * concerns the connection, or kvway writes the request's own. */
 static bool is_own_field(const struct kvw_dry_run *run, const struct kvw_field *field)
 {
 	static const char *const names[] = {"host", "connection", "content-length",
@@ -139,7 +147,7 @@ static size_t receive_question(
 	return w.len;
 }
 
-/* The key of the question: the named key, or a key of the named tenant. */
+/* Takes the key that the question names, or makes one of the tenant that it names. */
 static bool take_key(struct kvw_dry_run *run, const struct kvw_explain_query *query)
 {
 	const struct kvw_field *tenant = kvw_head_find(query->head, KVW_SLICE("x-kvway-tenant"));
@@ -346,7 +354,7 @@ static enum kvw_err make_loop(struct kvw_dry_run *run, const struct kvw_dry_deps
 		return err;
 	run->loop_made = true;
 	kvw_tokens_box_close(run->loop.token_box);
-	/* answers to the question's lookups come back there */
+	/* answers to the question's lookups arrive there */
 	run->loop.token_box = run->tokens.box;
 	run->loop.gates.costs = calloc(KVW_MAX_WORKERS, sizeof(run->loop.gates.costs[0]));
 	run->client = (struct kvw_client){.loop = &run->loop, .state = KVW_CLIENT_OPEN};
@@ -377,7 +385,7 @@ static enum kvw_err begin_run(void *arg, const struct kvw_explain_query *query,
 			.feed = deps->feed};
 		err = take_question(run, query);
 	}
-	if (err != KVW_OK) { /* or descriptors for a loop are missing */
+	if (err != KVW_OK) { /* this covers descriptors that a loop needs */
 		end_run(run);
 		return KVW_ENOMEM;
 	}

@@ -24,14 +24,15 @@
 
 /* All borrowed. */
 struct kvw_dry_deps {
-	/* config, fleet, strategy, auth, sources; metrics: the loops', only read; NULL: none */
+	/* config, fleet, strategy, auth, sources; metrics: the loops', which are only read; NULL:
+	 * none */
 	struct kvw_proxy_deps proxy;
 	struct kvw_shared *shared; /* the loops' shared part, only read */
 	struct kvw_feed *feed;     /* NULL: none */
-	bool cold;                 /* made from a file; no worker runs */
+	bool cold;                 /* all parts were made from a file, and no worker runs */
 };
 
-/* The explainer of these parts, which are borrowed while it is used. */
+/* Returns the explainer of these parts, which are borrowed while it is used. */
 struct kvw_explainer kvw_dry_explainer(struct kvw_dry_deps *deps);
 
 #endif

@@ -1,5 +1,5 @@
 /*
- * exchange.c - the life of an exchange: creation, states, and the only end.
+ * exchange.c - creates exchanges, changes their states, and ends them in one place.
  */
 #include "proxy/exchange.h"
 
@@ -45,7 +45,7 @@ static const unsigned response_next[KVW_RESPONSE_STATES] = {
 /* Notes a bug of kvway in one exchange. An assertion would end every stream. */
 static void note_fault(struct kvw_exchange *x, const char *side, unsigned from, unsigned to)
 {
-	/* The id may lie in the raw head, which is freed with the exchange's end. */
+	/* The id may lie in the raw head, which is freed when the exchange ends. */
 	struct kvw_slice id = kvw_exchange_ended(x) ? KVW_SLICE("") : x->request_id;
 
 	kvw_error("proxy", "internal error: forbidden step of an exchange, which is cut "
@@ -72,7 +72,7 @@ void kvw_exchange_response_state(struct kvw_exchange *x, enum kvw_response_state
 		return;
 	}
 	x->response_state = state;
-	if (state != KVW_RESPONSE_ENDED) /* kvw_exchange_end notes the way */
+	if (state != KVW_RESPONSE_ENDED) /* an end is noted by kvw_exchange_end */
 		kvw_trace_note(x->trace, x->loop->now_ns, KVW_TRACE_RESPONSE, state);
 }
 
@@ -192,7 +192,8 @@ static struct kvw_slice without_query(struct kvw_slice target)
 	return target;
 }
 
-/* Compares the prediction, made from what sources report, with the answer's cached tokens. */
+/* Compares the prediction, which was made from the workers' reports, with the answer's cached
+ * tokens. */
 static void check_prediction(const struct kvw_exchange *x, struct kvw_request_record *record)
 {
 	if (x->attempt.worker == NULL || !record->prompt_known || !record->cached_known)
@@ -202,8 +203,8 @@ static void check_prediction(const struct kvw_exchange *x, struct kvw_request_re
 		record->predicted_cached, record->cached_tokens);
 }
 
-/* Text is counted in bytes until the engine reports the prompt's tokens: the predicted cached
- * tokens are then scaled to that count. */
+/* Scales predicted cached tokens, which were estimated from bytes of text, to the prompt's real
+ * number of tokens. */
 static uint32_t share_of_real_prompt(const struct kvw_exchange *x, uint32_t predicted)
 {
 	uint32_t prompt = x->attempt.decision.prompt_tokens;
@@ -213,7 +214,7 @@ static uint32_t share_of_real_prompt(const struct kvw_exchange *x, uint32_t pred
 	return (uint32_t)((uint64_t)predicted * x->usage.prompt_tokens / prompt);
 }
 
-/* Metrics and access log. */
+/* Reports the exchange to metrics and access log. */
 static void report_exchange(struct kvw_exchange *x, enum kvw_end end)
 {
 	struct kvw_loop *loop = x->loop;
@@ -282,7 +283,7 @@ static void report_exchange(struct kvw_exchange *x, enum kvw_end end)
 	kvw_metrics_gauge(loop->metrics, KVW_GAUGE_EXCHANGES, -1);
 }
 
-/* Learns bytes per token, of the model and of prompts with this prompt's beginning. */
+/* Learns bytes per token, for the model and for prompts with this prompt's beginning. */
 static void learn_ratio(const struct kvw_measure *measure, struct kvw_model *model,
 	struct kvw_ratios *ratios, uint32_t prompt_tokens)
 {
@@ -293,8 +294,8 @@ static void learn_ratio(const struct kvw_measure *measure, struct kvw_model *mod
 	kvw_ratios_learn(ratios, &measure->keys, prompt_tokens);
 }
 
-/* A request through kvway that empties a cache is known here before the worker's metrics show the
- * loss, if they ever do. Only a refusal is certain to have left the cache unchanged. */
+/* kvway learns here of a request through it that empties a cache, before the worker's metrics show
+ * the loss, if they ever do. Only after a refusal is the cache certain to be unchanged. */
 void kvw_exchange_note_emptied(struct kvw_exchange *x)
 {
 	if (!x->path.empties_cache || !x->attempt.decided || x->emptied)
@@ -347,7 +348,7 @@ void kvw_exchange_end(struct kvw_exchange *x, enum kvw_end end)
 	if (loop->head_owner == x)
 		loop->head_owner = NULL;
 	TAILQ_INSERT_TAIL(&loop->ended, x, entry);
-	if (x->faulty) /* the client's part of the answer may be wrong */
+	if (x->faulty) /* a faulty exchange's part of the answer may be wrong */
 		x->client->reset = x->close_client = true;
 	if (x->dry == NULL)
 		kvw_client_exchange_ended(x->client);
@@ -355,7 +356,7 @@ void kvw_exchange_end(struct kvw_exchange *x, enum kvw_end end)
 
 void kvw_exchange_cut(struct kvw_exchange *x, enum kvw_end end)
 {
-	/* Without length or chunks only a reset shows that the answer was cut. */
+	/* An answer without length or chunks can be shown to be incomplete only by a reset. */
 	x->client->reset = x->pass == KVW_PASS_PAYLOAD;
 	x->close_client = true;
 	kvw_exchange_end(x, end);

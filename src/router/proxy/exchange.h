@@ -36,8 +36,8 @@
 enum kvw_request_state {
 	KVW_REQUEST_READ_HEAD,
 	KVW_REQUEST_READ_BODY,  /* the whole body, or until the model is found */
-	KVW_REQUEST_ROUTING,    /* a worker is to be found; the exchange waits for nothing */
-	KVW_REQUEST_WAITING,    /* for the event that x->wait names (wait.h) */
+	KVW_REQUEST_ROUTING,    /* a worker must be chosen; the exchange waits for nothing */
+	KVW_REQUEST_WAITING,    /* the exchange waits for the event that x->wait names (wait.h) */
 	KVW_REQUEST_CONNECTING,
 	KVW_REQUEST_SENDING,    /* the answer may begin, too */
 	KVW_REQUEST_SENT,
@@ -58,8 +58,9 @@ enum kvw_response_state {
 
 /* How an answer's body is passed on. */
 enum kvw_pass {
-	KVW_PASS_RAW,     /* unchanged, with framing bytes */
-	KVW_PASS_PAYLOAD, /* only the payload: length or close frames it for the client */
+	KVW_PASS_RAW,     /* unchanged, including the framing bytes */
+	/* only the payload; the client's answer is framed by a length or a close */
+	KVW_PASS_PAYLOAD,
 	KVW_PASS_REFRAME, /* payload in kvway's own chunks: the worker ends its answer by a close */
 	/* the answer is no stream, but the client was sent the head of one: one event holds the
 	 * answer */
@@ -73,34 +74,34 @@ struct kvw_named {
 	/* owned; named by the query, or by a body not scanned to its end; len 0: no name */
 	struct kvw_slice text;
 	bool absent;             /* the body was scanned, and names no model */
-	/* the model of a request that names none, held; NULL: several are possible. Stays as set
-	 * first */
+	/* the model of requests that name none, held; NULL: several are possible. Once set it
+	 * stays */
 	struct kvw_model *meant;
 };
 
 /* Length of the prompt's text, from which bytes per token are learned. */
 struct kvw_measure {
-	uint64_t units;             /* sum over the prompt's chains; 0: nothing to learn */
+	uint64_t units;             /* sum over the prompt's chains; 0: nothing can be learned */
 	struct kvw_ratio_keys keys; /* hashes of its beginnings */
 };
 
 struct kvw_exchange {
 	struct kvw_loop *loop;
 	struct kvw_client *client; /* outlives the exchange */
-	/* the settings at the exchange's begin; owns config and strategy */
+	/* settings with which the exchange began; they contain config and strategy */
 	struct kvw_in_force *in_force;
 	const struct kvw_config *config;
 	struct kvw_strategy *strategy;
-	/* of the list of its wait, of ended or of free exchanges */
+	/* link in the list of its wait, of ended or of free exchanges */
 	TAILQ_ENTRY(kvw_exchange) entry;
 	enum kvw_request_state request_state;
 	enum kvw_response_state response_state;
 	struct kvw_trace_way *trace; /* the trace of this exchange; NULL: not traced */
 	struct kvw_explanation *dry; /* the request is only explained (dry.h); NULL: served */
-	bool faulty; /* took a step that its table forbids: is to be cut */
+	bool faulty; /* a step was forbidden by its table: the exchange must be cut */
 	struct kvw_waiting wait;
 
-	/* --- of single features (feature.h) --- */
+	/* --- members of single features (feature.h) --- */
 	struct kvw_caller caller;
 	struct kvw_web_page page;
 	struct kvw_sagemaker sagemaker;
@@ -118,25 +119,29 @@ struct kvw_exchange {
 	/* --- request --- */
 	struct kvw_path_info path;
 	struct kvw_upload upload;
-	struct kvw_slice method, target, request_id; /* in the raw head or id_text */
+	struct kvw_slice method, target, request_id; /* slices of the raw head, or of id_text */
 	char id_text[40];
 	uint8_t client_minor;     /* HTTP/1.minor */
 	/* the request is read to its end before a worker is picked, and kept until the first
 	 * token */
 	bool whole;
-	uint64_t scan_memory;     /* of `scan` charged to limits.body_memory */
-	struct kvw_slice head_session; /* session key from a header or cookie, in the raw head */
-	/* the worker that the request names, in the raw head; empty: none, or the pin is not
+	uint64_t scan_memory;     /* the scan's memory that is charged to limits.body_memory */
+	/* session key from a header or cookie; a slice of the raw head */
+	struct kvw_slice head_session;
+	/* name of the worker in x-kvway-pin, a slice of the raw head; empty: none, or not
 	 * allowed */
 	struct kvw_slice pin;
-	struct kvw_scan *scan;    /* until a worker is picked; NULL: the body is not scanned */
+	/* the body's scan until a worker is picked; NULL: the body is not scanned */
+	struct kvw_scan *scan;
 	bool scanned;             /* the path allows the body's form */
 	bool streams;             /* the body asks for a stream */
-	bool greedy; /* a chat or completions request for the likeliest tokens (temperature 0) */
+	/* a chat or completions request of temperature 0, whose answer is always the same */
+	bool greedy;
 	struct kvw_route_request route; /* borrows from scan and named */
 	struct kvw_named named;
 	struct kvw_measure measure;
-	struct kvw_timer timer;   /* connect, attempt, first token, stream idle, park, tokens */
+	/* timer of the state: connect, attempt, first token, stream idle, park, tokens */
+	struct kvw_timer timer;
 	struct kvw_timer deadline; /* timeouts.request */
 
 	/* --- the request to a worker --- */
@@ -146,32 +151,33 @@ struct kvw_exchange {
 	bool show_decision;       /* the answer's head shows the decision (http.decision_headers) */
 
 	/* --- response --- */
-	/* compares the client's answer with those to copies; NULL: no comparison */
+	/* compares the client's answer with those of copies; NULL: no comparison */
 	struct kvw_fidelity *fidelity;
 	int status;
 	enum kvw_pass pass;
 	bool event_stream;
 	bool close_client;             /* the connection takes no further request */
-	enum kvw_end end;              /* the exchange's end, once the response is DONE */
-	const char *timeout; /* the setting whose time was over, if that ends the exchange */
+	enum kvw_end end;              /* how the exchange ends, once the response is DONE */
+	const char *timeout; /* the timeout that ends the exchange; NULL: none */
 	bool emptied; /* the sources were informed that this request emptied the worker's cache */
-	bool said_all;                 /* the stream's last event was passed on */
+	bool said_all;                 /* the stream's last event was passed on to the client */
 
 	/* --- times, monotonic ns --- */
 	int64_t start_ns, wall_ns, complete_ns, last_data_ns;
 	int64_t first_token_ns; /* 0: none yet */
-	/* spent in kvway: until the request was sent, and on the piece with which its answer
+	/* time spent in kvway: until the request was sent, and on the piece with which its answer
 	 * began */
 	int64_t added_ns;
 	uint32_t stream_chunks;
 
 	struct kvw_tried tried;
-	/* --- from tried.ids on not cleared for a new request: lengths and counts limit the valid
-	 * part --- */
+	/* --- members that a new request does not clear, from tried.ids on: lengths and counts
+	 * limit their valid part --- */
 	struct kvw_usage usage;
 };
 
-/* By RFC 9110 section 9.2.2, except TRACE, which kvway answers with 405. */
+/* Returns whether the method is idempotent by RFC 9110 section 9.2.2; TRACE is not counted, since
+ * kvway answers it with 405. */
 bool kvw_exchange_is_idempotent(const struct kvw_exchange *x);
 
 static inline bool kvw_exchange_is_head(const struct kvw_exchange *x)
@@ -205,8 +211,8 @@ static inline bool kvw_exchange_streams_tokens(const struct kvw_exchange *x)
 	return x->event_stream && x->status == 200 && kvw_exchange_computes(x);
 }
 
-/* Id of the object at a worker that the request continues: a response, or a session of SageMaker;
- * len 0: none. */
+/* Returns the id of the object at a worker that the request continues: a response, or a session of
+ * SageMaker; len 0: none. */
 static inline struct kvw_slice kvw_exchange_kept(const struct kvw_exchange *x)
 {
 	if (x->path.made_id.len > 0)
@@ -220,7 +226,8 @@ static inline bool kvw_exchange_answering(const struct kvw_exchange *x)
 	return x->response_state >= KVW_RESPONSE_STREAMING;
 }
 
-/* Begins an exchange with the bytes in client->in. on_timer: of x->timer. NULL: out of memory. */
+/* Begins an exchange with the bytes in client->in. on_timer: the function of x->timer. NULL: out of
+ * memory. */
 struct kvw_exchange *kvw_exchange_create(struct kvw_client *client, kvw_timer_fn on_timer);
 
 /* Each function writes one state. A forbidden step leaves the state alone and makes the exchange
@@ -228,19 +235,19 @@ struct kvw_exchange *kvw_exchange_create(struct kvw_client *client, kvw_timer_fn
 void kvw_exchange_request_state(struct kvw_exchange *x, enum kvw_request_state state);
 void kvw_exchange_response_state(struct kvw_exchange *x, enum kvw_response_state state);
 
-/* Ends the exchange: releases all that the exchange holds, reports to strategy, metrics and log,
- * frees the client for the next request. Exactly once. */
+/* Ends the exchange: releases everything that it holds, reports to strategy, metrics and log, and
+ * frees the client for its next request. Called exactly once. */
 void kvw_exchange_end(struct kvw_exchange *x, enum kvw_end end);
 
 /* Ends an exchange whose answer broke after its beginning was sent, and cuts the client's
  * connection, so that the client does not take the answer for complete. */
 void kvw_exchange_cut(struct kvw_exchange *x, enum kvw_end end);
 
-/* Informs the sources, once, that the request has emptied a cache, if so. Called before the client
- * can learn of it, and at the latest at the end. */
+/* Informs the sources, once, if the request has emptied a cache. Called before the client can learn
+ * of it, and at the latest at the end. */
 void kvw_exchange_note_emptied(struct kvw_exchange *x);
 
-/* The request's bytes are not needed again. */
+/* Frees the request's bytes, which are not needed again. */
 void kvw_exchange_drop_request(struct kvw_exchange *x);
 
 #endif

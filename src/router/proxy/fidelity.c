@@ -1,7 +1,7 @@
 /*
- * fidelity.c - see fidelity.h.
+ * fidelity.c - compares the texts of a copy's and a client's answer.
  *
- * Positions and lengths count characters: bytes that do not continue a character of UTF-8.
+ * Positions and lengths are in characters: bytes that do not continue a character of UTF-8.
  */
 #include "proxy/fidelity.h"
 
@@ -24,16 +24,17 @@ struct half {
 };
 
 struct kvw_fidelity {
-	struct kvw_fidelity *next; /* of another copy of the same request */
+	struct kvw_fidelity *next; /* comparison with another copy of the same request */
 	struct kvw_loop *loop;
 	int64_t memory;      /* groups.shadow_memory */
-	uint8_t group, of;   /* labels: of the copy's group, of the client's */
+	uint8_t group, of;   /* labels of the copy's group and of the client's group */
 	struct half halves[SIDES];
 	uint64_t same;       /* length of the common beginning, as far as both have arrived */
 	bool differ;         /* the texts differ after `same` */
 	bool lost;           /* one side was too far ahead: the result is unknown */
 	enum side leader;    /* the side whose text `ahead` holds, if any */
-	char *ahead;         /* bytes [used, len); owned, `room` of them are counted */
+	/* bytes [used, len) are still to be compared; owned; `room` bytes are charged */
+	char *ahead;
 	size_t used, len, room;
 };
 
@@ -48,7 +49,7 @@ static void drop_ahead(struct kvw_fidelity *f)
 	f->used = f->len = f->room = 0;
 }
 
-/* Makes room for that many more bytes. */
+/* Makes room for `more` further bytes. */
 static bool make_text_room(struct kvw_fidelity *f, size_t more)
 {
 	size_t room = f->room == 0 ? AHEAD_FIRST : f->room;
@@ -93,7 +94,7 @@ static uint64_t count_characters(const char *text, size_t len)
 	return n;
 }
 
-/* Length in bytes of the common beginning. */
+/* Returns the length in bytes of the common beginning. */
 static size_t common(const char *a, const char *b, size_t len)
 {
 	size_t n = 0;
@@ -109,7 +110,7 @@ static void found_difference(struct kvw_fidelity *f)
 	drop_ahead(f);
 }
 
-/* Compares with the other side's text ahead. Returns how many bytes were equal. */
+/* Compares text with the other side's text that is ahead. Returns how many bytes were equal. */
 static size_t compare_with_ahead(struct kvw_fidelity *f, const char *text, size_t len)
 {
 	const char *other = f->ahead + f->used;
@@ -139,7 +140,7 @@ static void take_text(struct kvw_fidelity *f, enum side side, const char *text, 
 	}
 	if (f->differ || len == 0)
 		return;
-	/* the other side ended and all its text was compared, so this one is longer */
+	/* the other side has ended, and all its text was compared: this text is longer */
 	if (f->halves[side == CLIENT ? COPY : CLIENT].ended) {
 		found_difference(f);
 		return;
@@ -189,7 +190,7 @@ static void end_side(struct kvw_fidelity *f, enum side side, bool good)
 	if (f->used < f->len && f->leader != side)
 		found_difference(f);
 	if (!good) {
-		f->lost = true; /* no text need be kept */
+		f->lost = true; /* no text needs to be kept any more */
 		drop_ahead(f);
 	}
 	if (!other->ended)
@@ -228,7 +229,7 @@ void kvw_fidelity_client(struct kvw_exchange *x, const char *data, size_t len)
 
 void kvw_fidelity_client_end(struct kvw_exchange *x, enum kvw_end how)
 {
-	/* After several attempts the text includes an earlier one's. */
+	/* After several attempts the text may include that of an earlier attempt. */
 	bool good = how == KVW_END_COMPLETE && x->status == 200 && x->tried.attempts == 1;
 	struct kvw_fidelity *f, *next;
 

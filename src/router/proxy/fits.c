@@ -1,5 +1,5 @@
 /*
- * fits.c - see fits.h.
+ * fits.c - finds the workers that take a prompt of this length.
  */
 #include "proxy/fits.h"
 
@@ -7,7 +7,7 @@
 #include "proxy/tried.h"
 #include "routing/choice.h"
 
-/* Longest prompt with answer that a worker takes. */
+/* Returns the longest prompt with answer that a worker takes. */
 static uint32_t len_of(const struct kvw_exchange *x, const struct kvw_candidate *item)
 {
 	uint32_t len = atomic_load_explicit(
@@ -35,7 +35,7 @@ void kvw_fits_keep(const struct kvw_exchange *x, struct kvw_fleet_table *table)
 	for (size_t i = 0; i < table->count; i++)
 		if (table->items[i].usable && len_of(x, &table->items[i]) > longest)
 			longest = len_of(x, &table->items[i]);
-	/* where the request fits no worker, the longest ones answer with the cause */
+	/* if the request fits no worker, those with the longest limit answer with the cause */
 	need = need < longest ? need : longest;
 	for (size_t i = 0; i < table->count; i++) {
 		bool fits = len_of(x, &table->items[i]) >= need;
@@ -44,7 +44,7 @@ void kvw_fits_keep(const struct kvw_exchange *x, struct kvw_fleet_table *table)
 		table->items[i].usable = table->items[i].usable && fits;
 	}
 	if (!all)
-		table->version = 0; /* the next read refills the table */
+		table->version = 0; /* 0: the next read fills the table again */
 }
 
 bool kvw_fits_another(const struct kvw_exchange *x)
@@ -69,7 +69,8 @@ bool kvw_fits_another(const struct kvw_exchange *x)
 
 bool kvw_fits_denies(const char *data, size_t len)
 {
-	/* Words of vLLM, which differ from path to path, and of SGLang. */
+	/* Words that mean a prompt that is too long: those of vLLM, which differ from path to path,
+	 * and of SGLang. */
 	static const struct kvw_slice words[] = {
 		KVW_SLICE("context length"), KVW_SLICE("maximum model length"),
 		KVW_SLICE("max_model_len")};

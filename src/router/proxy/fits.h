@@ -3,9 +3,9 @@
  *
  * One model may be served with several values of vLLM's --max-model-len, which each worker states
  * in its list of models. A prompt that is too long together with its answer gets 400 from one
- * worker and an answer from another. kvway adds an eighth to estimated tokens, since a worker that
- * takes longer prompts costs nothing else. A prompt that its worker nevertheless finds too long
- * goes once to a worker that takes more.
+ * worker and an answer from another. kvway adds an eighth to estimated tokens, to be safe: choosing
+ * a worker that takes longer prompts costs nothing. A prompt that its worker nevertheless finds too
+ * long goes once to a worker that takes more.
  *
  * Threads: an event loop's own.
  */

@@ -1,5 +1,6 @@
 /*
- * forward.c - the workers that can have a request, and whether another may follow one that failed.
+ * forward.c - finds the workers that can have a request, and decides whether another may follow one
+ * that failed.
  */
 #include "proxy/forward.h"
 
@@ -71,7 +72,8 @@ enum kvw_err kvw_request_pick(struct kvw_exchange *x, const struct kvw_candidate
 	return err;
 }
 
-/* Reads into the loop's candidates. False: the model is unknown. */
+/* Reads the workers of the request's model and group into the loop's candidates. False: the model
+ * is unknown. */
 static bool read_candidates(struct kvw_exchange *x)
 {
 	struct kvw_model *model;
@@ -88,7 +90,8 @@ static bool read_candidates(struct kvw_exchange *x)
 
 /* --- another group of workers --- */
 
-/* Scans the body once more: an earlier scan's place of the model's name may have moved. */
+/* Scans the body once more, since the place of the model's name may have moved since an earlier
+ * scan. */
 static bool scan_anew(struct kvw_exchange *x)
 {
 	kvw_request_scan_release(x);
@@ -113,7 +116,8 @@ static enum kvw_err write_model(struct kvw_exchange *x, const char *model)
 	return scan_anew(x) ? KVW_OK : KVW_ENOMEM;
 }
 
-/* Tokens of another model's vocabulary do not describe blocks of this model. */
+/* Forgets the prompt's tokens: those of another model's vocabulary do not describe blocks of this
+ * model. */
 static void forget_tokens(struct kvw_exchange *x)
 {
 	kvw_token_list_put(x->exact.list);

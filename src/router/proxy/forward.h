@@ -1,5 +1,6 @@
 /*
- * forward.h - the workers that can have a request, and whether another may follow one that failed.
+ * forward.h - finds the workers that can have a request, and decides whether another may follow one
+ * that failed.
  */
 #ifndef KVW_FORWARD_H
 #define KVW_FORWARD_H

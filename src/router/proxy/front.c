@@ -1,5 +1,5 @@
 /*
- * front.c - see front.h.
+ * front.c - reads which client a trusted proxy speaks for.
  *
  * kvway peeks at a header of the PROXY protocol in the kernel's buffer, and takes the header once
  * it is complete: a connection that waits for a header holds no buffer, and the usual readers read
@@ -110,8 +110,8 @@ enum kvw_fronted kvw_front_read(struct kvw_client *client)
 
 /* --- fields about clients --- */
 
-/* Reads an address of X-Forwarded-For, which may have a port, an IPv6 address brackets. False: the
- * text is no address. */
+/* Reads an address of X-Forwarded-For; it may have a port, and an IPv6 address may have brackets.
+ * False: the text is not an address. */
 static bool read_forwarded_address(struct kvw_slice text, struct sockaddr_storage *out)
 {
 	struct sockaddr_in *v4 = (struct sockaddr_in *)out;
@@ -171,7 +171,9 @@ void kvw_front_client(const struct kvw_front *front, const struct kvw_head *head
 			continue;
 		while (list.len > 0) {
 			if (!read_forwarded_address(pop_element(&list), &address))
-				return; /* others wrote the elements before this one */
+				/* the elements before this one were not written by a trusted
+				 * proxy */
+				return;
 			kvw_front_format(text, (const struct sockaddr *)&address);
 			if (!kvw_networks_hold(front->trusted, front->count,
 				    (const struct sockaddr *)&address))
@@ -193,7 +195,8 @@ static bool is_field_in(struct kvw_slice name, const char *const *names, bool be
 	return false;
 }
 
-/* Fields of addresses, and of certificates as servers in front usually pass them on. */
+/* Returns whether the field is one in which proxies usually pass on the client's address or
+ * certificate. */
 static bool speaks_of_client(struct kvw_slice name)
 {
 	static const char *const whole[] = {"forwarded", "x-real-ip", "x-client-ip",
@@ -209,7 +212,7 @@ void kvw_front_hide(struct kvw_head *head)
 	for (size_t i = 0; i < head->field_count; i++)
 		if (speaks_of_client(head->fields[i].name))
 			head->fields[i].hop_by_hop = true;
-	/* The fields count as absent: kvway writes its own about its client. */
+	/* The fields count as absent, and kvway writes its own. */
 	head->first[KVW_FIELD_FORWARDED] = head->first[KVW_FIELD_X_FORWARDED_FOR] = -1;
 	head->first[KVW_FIELD_X_FORWARDED_PROTO] = head->first[KVW_FIELD_X_FORWARDED_HOST] = -1;
 }

@@ -31,21 +31,21 @@ enum kvw_err kvw_front_init(
 	struct kvw_front *front, const struct kvw_config *config) KVW_MUST_CHECK;
 void kvw_front_finish(struct kvw_front *front);
 
-/* text[KVW_CLIENT_ADDRESS] = the address, without a port. */
+/* Writes an address without its port to text[KVW_CLIENT_ADDRESS]. */
 void kvw_front_format(char *text, const struct sockaddr *address);
 
 /* Result of reading the connection's header of the PROXY protocol. */
 enum kvw_fronted {
 	KVW_FRONTED_MORE, /* the header has not arrived completely */
-	KVW_FRONTED_OVER, /* the header was read, or there is none: the client's own bytes follow */
-	KVW_FRONTED_BAD,  /* the connection is of no use */
+	KVW_FRONTED_OVER, /* the header was read, or there is none; the client's own bytes follow */
+	KVW_FRONTED_BAD,  /* the connection must be closed */
 };
 
 /* Reads the header off the socket of a client of state PROXY; sets the client's address. */
 enum kvw_fronted kvw_front_read(struct kvw_client *client);
 
-/* Writes the client that X-Forwarded-For of a trusted peer's request names to
- * text[KVW_CLIENT_ADDRESS]; "": none. */
+/* Finds the client in the field X-Forwarded-For of a request from a trusted peer, and writes its
+ * address to text[KVW_CLIENT_ADDRESS]; "": the field names none. */
 void kvw_front_client(const struct kvw_front *front, const struct kvw_head *head, char *text);
 
 /* Leaves fields about clients out of the forwarded head. */

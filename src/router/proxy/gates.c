@@ -1,6 +1,6 @@
 /*
- * gates.c - the gates of a loop, and what they learn of requests that were sent. Nothing here calls
- * functions of the proxy.
+ * gates.c - keeps the gates of a loop, and updates them when requests were sent. Calls no functions
+ * of the proxy's other files.
  */
 #include "proxy/gates.h"
 
@@ -11,12 +11,12 @@
 #include "proxy/groups.h"
 #include "proxy/loop.h"
 
-/* labels; groups without a label of their own share one */
+/* number of labels for groups; groups without a label of their own share one */
 #define GROUP_GATES ((size_t)UINT8_MAX + 1)
 
-/* Index of the request's gate. Groups come first, each by its label in metrics, which belongs to
- * the group's name whatever place a reload gives it: a busy group delays no other group's
- * requests. */
+/* Returns the index of the request's gate. Groups come first, by their labels in metrics; a label
+ * belongs to the group's name even if a reload moves the group in the list. So a busy group delays
+ * no other group's requests. */
 static size_t index_of(const struct kvw_exchange *x)
 {
 	if (x->division.group != NULL)

@@ -1,6 +1,6 @@
 /*
- * gates.h - the waiting requests of a loop, by model, and what their gates learn of requests that
- * were sent.
+ * gates.h - keeps the waiting requests of a loop in gates, one for each model or group, and updates
+ * the gates when requests were sent.
  *
  * Threads: an event loop's own.
  */
@@ -14,17 +14,17 @@ struct kvw_exchange;
 struct kvw_loop;
 struct kvw_model;
 
-/* The gates of a loop; zeroed: none yet. */
+/* The gates of a loop. Zeroed: no gate was made yet. */
 struct kvw_gates {
-	struct kvw_gate **items; /* by group or model (gates.c); NULL: not used yet */
+	struct kvw_gate **items; /* gates by group or model (gates.c); NULL: not used yet */
 	size_t room;
 	size_t waiting;          /* requests in all of them */
 	int64_t turned_ns;       /* time of the last pass over the gates */
 	int64_t faded_ns;        /* time of the last pass over gates without waiting requests */
 	int64_t counted_ns;      /* time of the last count of programs */
 	int64_t aged_ns;         /* time of the last search for the oldest waiting request */
-	struct kvw_cost *costs;  /* for explain; [KVW_MAX_WORKERS] */
-	struct kvw_outlooks *outlooks; /* of all items */
+	struct kvw_cost *costs;  /* room for the costs of explain; [KVW_MAX_WORKERS] */
+	struct kvw_outlooks *outlooks; /* outlooks of all items */
 };
 
 /* Sets x->admission.gate to the gate of the exchange's group or, without a group, of its model.
@@ -37,7 +37,7 @@ void kvw_gates_exit(struct kvw_exchange *x);
 void kvw_gates_shed(struct kvw_loop *loop);
 void kvw_gates_finish(struct kvw_gates *gates); /* nothing waits */
 
-/* Returns whether such a request waits at a gate at all. */
+/* Returns whether this kind of request waits at a gate at all. */
 bool kvw_gates_want(const struct kvw_exchange *x);
 
 /* Notes that the strategy picked a worker. */

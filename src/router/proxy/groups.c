@@ -1,5 +1,5 @@
 /*
- * groups.c - see groups.h.
+ * groups.c - chooses the group of workers for a request.
  *
  * A request of a divided model costs a read of its group's workers, a hash of its session, and,
  * where the group has another name for the model, a second fold of the chain, whose seed is that
@@ -71,8 +71,8 @@ void kvw_groups_keep(const struct kvw_exchange *x, struct kvw_fleet_table *table
 		keep_group(x->loop->fleet, x->division.group, table);
 }
 
-/* No worker runs in a dry run from a file: presumes usable the workers declared to serve the model,
- * and those without a declaration. */
+/* For explain from a file, where no worker runs: treats workers as usable that are configured with
+ * the model, or without a list of models. */
 static void presume(const struct kvw_fleet *fleet, struct kvw_fleet_table *table, bool *known)
 {
 	bool listed[KVW_MAX_WORKERS] = {false};
@@ -127,7 +127,7 @@ static bool group_has_worker(const struct kvw_exchange *x, const struct kvw_mode
 
 /* --- the choice --- */
 
-/* Finds the hash that draws the group, and its source. */
+/* Finds the hash by which the group is drawn, and which property of the request it came from. */
 static void find_group_key(struct kvw_exchange *x)
 {
 	struct kvw_slice text = x->route.session;
@@ -144,7 +144,7 @@ static void find_group_key(struct kvw_exchange *x)
 	x->division.key = opening != 0 ? opening : XXH3_64bits(text.data, text.len);
 }
 
-/* Where chance decides, keeps the likeliest group. */
+/* Keeps only the group with the largest share, where the draw is random. */
 static void keep_largest(struct kvw_group_share *shares, size_t count)
 {
 	size_t largest = 0;
@@ -189,7 +189,7 @@ static bool renames(const struct kvw_model_group *group)
 	return strcmp(group->serves, group->model) != 0;
 }
 
-/* The group of this name. NULL: there is none. */
+/* Returns the group of this name. NULL: there is none. */
 static const struct kvw_model_group *group_named(
 	struct kvw_model_groups groups, struct kvw_slice name)
 {
@@ -199,8 +199,8 @@ static const struct kvw_model_group *group_named(
 	return NULL;
 }
 
-/* Returns whether the worker that the request names, or that keeps the response or session which
- * the request continues, belongs to the group and can be sent the request. */
+/* Returns whether the group has the worker that the request must go to (named, or keeping its
+ * response or session), and that worker can be sent the request. */
 static bool has_wanted(const struct kvw_exchange *x, const struct kvw_model_group *group,
 	bool owned, uint32_t owner)
 {
@@ -221,8 +221,9 @@ static bool has_wanted(const struct kvw_exchange *x, const struct kvw_model_grou
 	return false;
 }
 
-/* The group of that worker, whatever the group's weight; where several groups have the worker, the
- * first in the order, if any. NULL: the request wants no worker, or one of no group. */
+/* Returns the group of the worker that the request must go to, whatever the group's weight; of
+ * several, the first in the order. NULL: the request may go to any worker, or its worker is in no
+ * group. */
 static const struct kvw_model_group *of_wanted(const struct kvw_exchange *x,
 	struct kvw_model_groups groups, const uint8_t *order, size_t count, bool writable)
 {
@@ -241,9 +242,9 @@ static const struct kvw_model_group *of_wanted(const struct kvw_exchange *x,
 	return NULL;
 }
 
-/* The group of the only worker that may serve the request, else the first group in the order with a
- * worker; where no group has a worker, or groups keep to themselves, the first. `writable`: another
- * name for the model may be written into the body. */
+/* Chooses a group: that of the only worker that may serve the request, else the first in the order
+ * that has a worker. If no group has one, or groups do not help each other, the first in the order.
+ * writable: another name for the model can be written into the body. */
 static const struct kvw_model_group *choose_group(
 	struct kvw_exchange *x, struct kvw_model_groups groups, bool writable)
 {
@@ -284,7 +285,7 @@ static void take_group(struct kvw_exchange *x, struct kvw_model_groups groups, b
 		x->division.group = choose_group(x, groups, writable);
 		return;
 	}
-	find_group_key(x); /* the key draws the worker of copies */
+	find_group_key(x); /* the key also draws the worker of copies */
 	x->division.group = group_named(groups, x->division.wish);
 	x->division.by = KVW_GROUP_BY_HEADER;
 	if (x->division.group == NULL) {

@@ -1,5 +1,5 @@
 /*
- * guard.c - see guard.h.
+ * guard.c - checks keys and paths.
  *
  * The guard first checks the key, so that a stranger learns nothing; then the path, against the
  * list of all and that of the key. It compares the lists with the path as a careless server might
@@ -29,8 +29,8 @@ void kvw_guard_refuse(struct kvw_exchange *x, int status, enum kvw_counter count
 
 /* --- what a path is --- */
 
-/* The path to compare with the lists. A client that may see the list of models may see each of its
- * entries. */
+/* Returns the path to compare with the lists. A client that may see the list of models may see each
+ * of its entries, too. */
 static struct kvw_slice asked_path(const struct kvw_exchange *x)
 {
 	return x->path.model_card ? KVW_SLICE("/v1/models") : x->target;
@@ -58,8 +58,8 @@ static bool is_exposed(const struct kvw_exchange *x)
 	       kvw_path_listed(asked_path(x), kvw_inference_paths, kvw_inference_path_count);
 }
 
-/* Returns whether a worker may answer this preflight for a stranger: such a preflight shows only
- * paths of inference. */
+/* Returns whether a worker may answer this preflight although it has no key: such an answer shows
+ * only that a path of inference exists. */
 static bool is_open_preflight(const struct kvw_exchange *x)
 {
 	return x->page.preflight && kvw_path_straight(asked_path(x)) && !is_guarded(x) &&
@@ -103,7 +103,7 @@ static bool refuse_credential(struct kvw_exchange *x, enum kvw_credential shown)
 	return true;
 }
 
-/* Takes a key's own limits of size and time, where they are below those of all. */
+/* Takes a key's own limits of size and time, where they are lower than the general ones. */
 static void take_limits(struct kvw_exchange *x)
 {
 	const struct kvw_client_key *key = x->caller.key;
@@ -116,13 +116,13 @@ static void take_limits(struct kvw_exchange *x)
 			x->start_ns + key->timeout_ms * KVW_NS_PER_MS);
 }
 
-/* A token, read before its bytes are overwritten. */
+/* A JSON web token, read before its bytes are overwritten. */
 struct token {
 	struct kvw_jwt_gate *gate; /* NULL: clients need no tokens */
 	int64_t now_s;
 	bool shown; /* the request shows a token */
 	enum kvw_jwt_verdict verdict;
-	struct kvw_keyring *ring; /* KVW_JWT_GOOD: a reference */
+	struct kvw_keyring *ring; /* KVW_JWT_GOOD: a reference to the keyring */
 };
 
 static void look_at_token(void *arg, struct kvw_slice shown, const struct kvw_digest *digest)
@@ -135,8 +135,8 @@ static void look_at_token(void *arg, struct kvw_slice shown, const struct kvw_di
 			kvw_jwt_gate_check(token->gate, shown, digest, token->now_s, &token->ring);
 }
 
-/* Refuses a token (RFC 6750). A token that cannot be judged yet is not called wrong: clients then
- * try again by themselves. */
+/* Refuses a token (RFC 6750). A token that cannot be judged yet gets another answer than a wrong
+ * one, so that clients try again by themselves. */
 static void refuse_token(struct kvw_exchange *x, enum kvw_jwt_verdict verdict)
 {
 	const char *text = kvw_jwt_verdict_text(verdict);
@@ -182,7 +182,7 @@ static bool refuse_stranger(struct kvw_exchange *x)
 	enum kvw_credential shown =
 		kvw_credential_take_seen(&loop->request_head, &digest, look_at_token, &token);
 
-	/* Browsers send no key with a preflight, and vLLM needs none. */
+	/* Browsers send no key with a preflight, and vLLM requires none. */
 	if (shown == KVW_CREDENTIAL_MISSING && is_open_preflight(x)) {
 		x->pin = x->division.wish = (struct kvw_slice){NULL, 0};
 		return false;

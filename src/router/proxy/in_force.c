@@ -1,4 +1,4 @@
-/* in_force.c - see in_force.h. */
+/* in_force.c - keeps the settings of a loop's requests. */
 #include "proxy/in_force.h"
 
 #include <stdlib.h>
@@ -59,7 +59,7 @@ static void label_groups(struct kvw_loop *loop, struct kvw_in_force *in_force)
 	}
 }
 
-/* Takes the loop's own copies of settings. Scans of running requests borrow from the settings of
+/* Makes the loop's own copies of settings. Scans of running requests borrow from the settings of
  * those requests. */
 static void adopt_settings(struct kvw_loop *loop, struct kvw_in_force *in_force)
 {
@@ -76,8 +76,8 @@ static void adopt_settings(struct kvw_loop *loop, struct kvw_in_force *in_force)
 	kvw_account_set_most(loop->shared->memory, config->limits_body_memory);
 }
 
-/* Makes room in heads for limits.headers; older requests of a higher limit keep that. False: out of
- * memory, nothing has changed. */
+/* Makes room in heads for limits.headers; older requests with a higher limit keep it. False: out of
+ * memory, and nothing has changed. */
 static bool grow_heads(struct kvw_loop *loop, const struct kvw_config *config)
 {
 	struct kvw_head request = {0}, response = {0};
@@ -128,7 +128,7 @@ static void take_new(struct kvw_loop *loop, struct kvw_settings *settings)
 	if (in_force == NULL || !grow_heads(loop, in_force->config)) {
 		if (in_force != NULL)
 			drop_in_force(in_force);
-		return; /* out of memory: the next turn tries again */
+		return; /* out of memory: tried again in the next turn */
 	}
 	adopt_settings(loop, in_force);
 	if (before->requests == 0) {

@@ -31,10 +31,10 @@ enum {
 
 /* One pair of configuration and strategy, as this loop refers to it. */
 struct kvw_in_force {
-	struct kvw_settings *settings; /* NULL: not counted; they stay */
+	struct kvw_settings *settings; /* NULL: settings that are not counted, and stay */
 	const struct kvw_config *config;
 	struct kvw_strategy *strategy;
-	uint8_t class_labels[KVW_CLASSES]; /* by class, for metrics */
+	uint8_t class_labels[KVW_CLASSES]; /* labels of the classes, for metrics */
 	uint8_t group_labels[KVW_MAX_MODEL_GROUPS]; /* by group, likewise */
 	struct kvw_separator separator; /* where cuts */
 	/* the steps of a request's way that these settings need */
@@ -45,16 +45,17 @@ struct kvw_in_force {
 	struct kvw_in_force *next;
 };
 
-/* Takes the first settings: the fleet's, or if the fleet has none, those in the arguments. */
+/* Takes the first settings: the fleet's; or, if the fleet has none, those in the arguments. */
 enum kvw_err kvw_in_force_begin(struct kvw_loop *loop, const struct kvw_config *config,
 	struct kvw_strategy *strategy) KVW_MUST_CHECK;
-/* Takes newer settings. Called at the start of a turn. */
+/* Takes newer settings, if there are any. Called at the start of a turn. */
 void kvw_in_force_look(struct kvw_loop *loop);
 /* Releases the settings once the loop has no request any more. */
 void kvw_in_force_end(struct kvw_loop *loop);
 
-/* take: for a request that begins. release: for a request that has ended and is not used any
- * more. */
+/* kvw_in_force_take returns the present settings, and counts a request that begins with them.
+ * kvw_in_force_release ends that count, when the request has ended and its memory is no longer
+ * used. */
 struct kvw_in_force *kvw_in_force_take(struct kvw_loop *loop);
 void kvw_in_force_release(struct kvw_loop *loop, struct kvw_in_force *in_force);
 

@@ -1,10 +1,10 @@
 /*
- * keep.c - the loops' shared data that outlives the process: owners of responses, and use of the
+ * keep.c - saves the loops' shared data for the next process: owners of responses, and use of the
  * limits of keys, tenants and models.
  *
- * kvway keeps a limit's use today and the time until its minute is full again, by name, so that a
- * restart does not change what a client may do. Running requests do not outlive the process, so
- * their count begins at none.
+ * kvway saves, by name, the use of a limit today and the time until its minute's budget is full
+ * again, so that a restart does not change what a client may do. Running requests do not outlive
+ * the process, so that their count begins at 0.
  */
 #include "proxy/proxy.h"
 
@@ -19,17 +19,17 @@ struct owner_record {
 	uint64_t id; /* hash of the response's id */
 	uint32_t worker;
 	uint32_t unused;
-	uint64_t tenant; /* former versions' records end before this member: no tenant */
+	uint64_t tenant; /* records of former versions end before this member, and have no tenant */
 };
 
 #define OWNER_BYTES_BEFORE offsetof(struct owner_record, tenant)
 
-/* A rate subject's use over a restart. The subject's name follows the record. */
+/* The use of one rate subject. The subject's name follows the record. */
 struct rate_record {
 	/* time until the buckets of requests and tokens are full again */
 	int64_t requests_ns, tokens_ns;
 	int64_t day_used;               /* tokens */
-	uint64_t day;                   /* since 1970 */
+	uint64_t day;                   /* day since 1970 */
 	uint32_t learned;               /* tokens of an answer */
 	uint32_t kind;
 };
@@ -37,7 +37,7 @@ struct rate_record {
 _Static_assert(sizeof(struct owner_record) == 24 && sizeof(struct rate_record) == 40,
 	"records have no gaps");
 
-/* bytes for the records of one chain of the table: far more than a chain needs */
+/* room for the records of one chain of the table: far more than a chain needs */
 #define CHAIN_BYTES 65536
 #define MOST_NAME   1024
 
@@ -67,7 +67,7 @@ struct chain {
 	uint8_t bytes[CHAIN_BYTES];
 };
 
-/* Called under the table's lock. */
+/* Called with the table's lock held. */
 static void copy_subject(void *arg, struct kvw_rate_subject *subject)
 {
 	struct chain *chain = arg;
@@ -140,7 +140,8 @@ static void recall_owner(
 			&(struct kvw_owner){record.id, record.tenant, in->workers[record.worker]});
 }
 
-/* The rest of a debt, limited: after a restart a bucket owes an hour at most. */
+/* Returns what is left of a debt after the time that has passed; a bucket owes at most an hour
+ * after a restart. */
 static int64_t debt_now(int64_t debt_ns, int64_t passed_ns)
 {
 	const int64_t most_ns = 3600 * KVW_NS_PER_S;
@@ -170,8 +171,8 @@ static void recall_rate(
 		return;
 	kvw_bucket_owe(&subject->requests, debt_now(record.requests_ns, in->passed_ns), in->now_ns);
 	kvw_bucket_owe(&subject->tokens, debt_now(record.tokens_ns, in->passed_ns), in->now_ns);
-	/* Where replicas share their counts, Redis has the day's count, including this replica's
-	 * charges. */
+	/* Where replicas share their counts, Redis has the day's count, which includes this
+	 * replica's charges. */
 	if (record.day == today && shared->config->rate_sharing_redis[0] == '\0')
 		kvw_day_correct(&subject->day,
 			record.day_used < INT64_MAX / 4 ? record.day_used : INT64_MAX / 4, today);

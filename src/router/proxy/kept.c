@@ -1,14 +1,14 @@
-/* kept.c - see kept.h. */
+/* kept.c - judges whether the promise to a request was kept. */
 #include "proxy/kept.h"
 
 #include "proxy/groups.h"
 #include "proxy/loop.h"
 
-/* An answer's times against its promise, in ns; 0: not promised, or unknown. */
+/* The times of an answer and of its promise, in ns; 0: not promised, or unknown. */
 struct answer {
 	int64_t due_ns, tpot_ns;
 	int64_t first_ns; /* time from the request to the first byte */
-	int64_t rest_ns;  /* time from the first byte to the last of a stream */
+	int64_t rest_ns;  /* time from the first byte of a stream to its last */
 	int64_t gaps;     /* tokens after the first */
 };
 
@@ -51,7 +51,7 @@ static struct answer answer_of(const struct kvw_exchange *x)
 	};
 }
 
-/* Judges the promise. KVW_KEPT_COUNT: the end shows nothing about the promise. */
+/* Judges the promise. KVW_KEPT_COUNT: the end of the exchange says nothing about it. */
 static enum kvw_kept judge_promise(const struct kvw_exchange *x, enum kvw_end end)
 {
 	struct answer a = answer_of(x);

@@ -1,5 +1,6 @@
 /*
- * lacking.c - see lacking.h.
+ * lacking.c - handles a request whose model is unknown, or has no worker: the request waits, or its
+ * client gets an error.
  */
 #include "proxy/lacking.h"
 
@@ -15,7 +16,7 @@
 
 #define PARK_MS 1000 /* longest wait of a request for an unknown model for a fresh list */
 
-/* After kvw_waking_hold. */
+/* Converts the result of kvw_waking_hold. */
 static enum kvw_stepped held(const struct kvw_exchange *x)
 {
 	return x->wait.kind != NULL ? KVW_STEP_WAITS : KVW_STEP_ANSWERED;
@@ -59,7 +60,7 @@ static void put_worker_states(const struct kvw_fleet *fleet, struct kvw_page *te
 	}
 }
 
-#define STATES 16 /* more than exist; states beyond are left out */
+#define STATES 16 /* more than there are; further ones would be left out */
 
 /* Writes "NUMBER STATE" for each state. */
 static void put_states(const struct kvw_fleet *fleet, struct kvw_page *text)
@@ -113,7 +114,7 @@ enum kvw_stepped kvw_lacking_worker(struct kvw_exchange *x)
 	return KVW_STEP_ANSWERED;
 }
 
-/* Asks workers for their lists; returns whether any has to be asked. */
+/* Asks workers for their lists of models; returns whether any must be asked. */
 static bool want_models(struct kvw_loop *loop)
 {
 	bool asked = false;
@@ -145,7 +146,7 @@ static bool lists_are_newer(const struct kvw_loop *loop, int64_t since_ns)
 	return true;
 }
 
-/* Returns whether the models of all workers are certain. */
+/* Returns whether the models of all workers are known. */
 static bool all_models_known(const struct kvw_loop *loop)
 {
 	for (size_t i = 0; i < loop->fleet->count; i++) {
@@ -157,8 +158,8 @@ static bool all_models_known(const struct kvw_loop *loop)
 	return atomic_load_explicit(&loop->fleet->view, memory_order_acquire)->all_known;
 }
 
-/* Writes "URL (status 401)" for each worker whose list cannot be read, or their number, and the
- * first one's cause. */
+/* Writes "URL (status 401)" for each worker whose list of models cannot be read; where the client
+ * may not learn URLs, the number of such workers and the first one's cause. */
 static void put_unlisted(const struct kvw_exchange *x, struct kvw_page *text)
 {
 	char fault[KVW_MODELS_FAULT_ROOM], first[KVW_MODELS_FAULT_ROOM] = "";
@@ -218,7 +219,7 @@ static struct kvw_exchange_list *parked(struct kvw_loop *loop)
 	return &loop->parked;
 }
 
-/* Answers by the lists, which are new, or did not arrive in time. */
+/* Answers by the lists of models, which are new, or did not arrive in time. */
 static void answer_by_lists(struct kvw_exchange *x)
 {
 	struct kvw_model *model;
@@ -250,7 +251,8 @@ enum kvw_stepped kvw_lacking_model(struct kvw_exchange *x)
 {
 	struct kvw_loop *loop = x->loop;
 
-	/* Lists younger than the shortest refresh would be the same after another read. */
+	/* Lists younger than the least time between two reads would be the same if they were read
+	 * again. */
 	if (x->dry == NULL && !lists_are_newer(loop, loop->now_ns - PARK_MS * KVW_NS_PER_MS) &&
 		want_models(loop))
 		return park_request(x);
@@ -300,7 +302,7 @@ bool kvw_lacking_unpark(struct kvw_exchange *x)
 {
 	struct kvw_loop *loop = x->loop;
 	bool known,
-		/* before the lists themselves are read */
+		/* set before the lists themselves are read */
 		newer = lists_are_newer(loop, x->wait.since_ns);
 	struct kvw_model *model;
 

@@ -545,6 +545,13 @@ static struct kvw_leg *create_leg(struct kvw_exchange *x)
 	return leg;
 }
 
+/* Ends the leg under way, because the decoder's attempt ends. A first token of the decoder shows that
+ * the leg's KV was there, although the leg's answer only comes later. */
+static void end_with_attempt(struct kvw_exchange *x)
+{
+	end_leg(x->pd->leg, x->first_token_ns != 0 ? KVW_PD_LEG_OK : KVW_PD_LEG_CANCELLED);
+}
+
 /* Books its work at the prefiller. */
 static void take_lease(struct kvw_leg *leg)
 {
@@ -554,6 +561,7 @@ static void take_lease(struct kvw_leg *leg)
 		&leg->lease, &leg->worker->load, decision->prefill_ns, leg->loop->now_ns);
 	kvw_lease_hold(&leg->lease, decision->prompt_tokens);
 	leg->x->pd->leg = leg;
+	leg->x->pd->end_leg = end_with_attempt;
 }
 
 enum kvw_err kvw_leg_begin(struct kvw_exchange *x, kvw_leg_done_fn *done)
@@ -602,12 +610,4 @@ void kvw_leg_first_token(struct kvw_exchange *x)
 {
 	if (x->pd->leg != NULL && x->pd->leg->booked)
 		end_leg(x->pd->leg, KVW_PD_LEG_OK);
-}
-
-void kvw_leg_attempt_ended(struct kvw_exchange *x)
-{
-	/* The decoder's first token shows that its KV was there: the answer only comes later. */
-	if (x->pd != NULL && x->pd->leg != NULL)
-		end_leg(x->pd->leg,
-			x->first_token_ns != 0 ? KVW_PD_LEG_OK : KVW_PD_LEG_CANCELLED);
 }

@@ -30,9 +30,6 @@ enum kvw_err kvw_leg_book(struct kvw_exchange *x) KVW_MUST_CHECK;
 /* The decoder's first token came. */
 void kvw_leg_first_token(struct kvw_exchange *x);
 
-/* The decoder's attempt ends. */
-void kvw_leg_attempt_ended(struct kvw_exchange *x);
-
 /* Ends the leg, if its worker has left, is down, asleep or stands still: it would wait in vain.
  * Returns whether, and then the exchange has gone on. */
 bool kvw_leg_look(struct kvw_exchange *x);

@@ -14,7 +14,7 @@ struct kvw_listener {
 	struct kvw_loop *loop;
 };
 
-/* Gives the loop these sockets, which it owns then, also when the call fails. Before
+/* Gives the loop these sockets, which it then owns, even if the call fails. Called before
  * kvw_listeners_watch. */
 enum kvw_err kvw_listeners_init(struct kvw_loop *loop, const int *fds, size_t count) KVW_MUST_CHECK;
 enum kvw_err kvw_listeners_watch(struct kvw_loop *loop) KVW_MUST_CHECK;

@@ -1,9 +1,10 @@
 /*
- * local.c - see local.h.
+ * local.c - answers kvway's own paths.
  *
- * All answers but /metrics are made of a few atomics, at once. /metrics is the control thread's
- * text (admin/metrics_copy.h): where no text is new enough, the exchange waits for the next tick.
- * SageMaker's /ping asks whether requests can be served, so kvway answers it like /ready.
+ * All answers except /metrics are made at once, from a few atomics. /metrics is the control
+ * thread's text (admin/metrics_copy.h): where no text is new enough, the exchange waits for the
+ * next tick. SageMaker's /ping asks whether requests can be served, so kvway answers it like
+ * /ready.
  */
 #include "proxy/local.h"
 
@@ -86,7 +87,8 @@ bool kvw_local_preflight(struct kvw_exchange *x)
 
 /* --- /v1/models/{id} --- */
 
-/* An entry of that list, as text that the caller frees; NULL: no such entry, or no memory. */
+/* Returns an entry of the list of models, as text that the caller frees; NULL: no such entry, or
+ * out of memory. */
 static char *entry_of(const struct kvw_local_answer *list, struct kvw_slice id)
 {
 	json_t *all = json_loadb(list->body, list->len, 0, NULL);
@@ -172,7 +174,7 @@ bool kvw_local_answers(struct kvw_exchange *x)
 	if (ping)
 		path = KVW_SLICE("/ready");
 	err = kvw_admin_answer(x->loop->admin, path, x->caller.key, x->loop->now_ns, &answer);
-	if (err == KVW_ENOTFOUND) { /* the path is another spelling of one of kvway's own */
+	if (err == KVW_ENOTFOUND) { /* the path is another spelling of one of kvway's own paths */
 		kvw_reply_error_as(x, 404, "NotFoundError", NULL, NULL, "not found");
 	} else if (err != KVW_OK) {
 		kvw_reply_error(x, 500, "out of memory");

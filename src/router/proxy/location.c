@@ -1,11 +1,11 @@
 /*
- * location.c - see location.h.
+ * location.c - rewrites the URLs in a worker's answer.
  *
  * A worker builds an absolute Location from its Host field, which has the worker's address and not
- * the one that the client knows: FastAPI redirects POST /v1/chat/completions/ so. The client could
- * not reach that address, or would bypass kvway's keys and limits. So kvway replaces a worker's
- * authority by the client's own Host, with the scheme that the client used, and removes the path
- * prefix of the worker's URL. URLs that name other servers, and paths without a host, pass
+ * the one that the client knows: for example when FastAPI redirects POST /v1/chat/completions/. The
+ * client could not reach that address, or would bypass kvway's keys and limits. So kvway replaces a
+ * worker's authority by the client's own Host, with the scheme that the client used, and removes
+ * the path prefix of the worker's URL. URLs that name other servers, and paths without a host, pass
  * unchanged (less the prefix).
  *
  * Cost: none for answers of status 200; for others a pass over the fields, and over the fleet for a
@@ -60,7 +60,8 @@ static bool take_apart(struct kvw_slice value, struct reference *out)
 	out->authority = (struct kvw_slice){rest.data, end};
 	out->path = without_first(rest, end);
 	for (size_t i = 0; i < end; i++)
-		if (rest.data[i] == '@') /* the user's name does not identify the server */
+		/* a user name before the @ does not belong to the server */
+		if (rest.data[i] == '@')
 			out->authority = (struct kvw_slice){rest.data + i + 1, end - i - 1};
 	return out->authority.len > 0;
 }
@@ -121,7 +122,8 @@ static bool is_host_of(struct kvw_worker *worker, const char *host)
 	return false;
 }
 
-/* The worker with this authority; checks the worker that answered first. NULL: none. */
+/* Returns the worker with this authority, checking first the worker that answered. NULL: none has
+ * it. */
 static struct kvw_worker *worker_of_authority(
 	const struct kvw_exchange *x, const struct reference *to)
 {
@@ -152,7 +154,8 @@ static struct kvw_slice without_prefix(const struct kvw_worker *worker, struct k
 	return without_first(path, len);
 }
 
-/* Returns whether the client uses HTTPS: by TLS here, or to a proxy in front that says so. */
+/* Returns whether the client uses HTTPS: to kvway itself, or to a proxy in front whose fields say
+ * so. */
 static bool client_has_https(const struct kvw_exchange *x, const struct kvw_head *request)
 {
 	const struct kvw_field *proto = kvw_head_field(request, KVW_FIELD_X_FORWARDED_PROTO);

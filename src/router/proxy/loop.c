@@ -1,5 +1,5 @@
 /*
- * loop.c - an event loop: its thread, its tick, and the work between two turns.
+ * loop.c - runs an event loop: its thread, its tick, and the work between two turns.
  */
 #include "proxy/loop.h"
 
@@ -37,7 +37,7 @@ static void sync_link_gauges(struct kvw_loop *loop)
 	loop->busy_gauge = busy;
 }
 
-/* Takes connections that have arrived, and requests on those. */
+/* Takes connections that have arrived, and their requests. */
 static void take_arrived_clients(struct kvw_loop *loop)
 {
 	size_t before;
@@ -240,7 +240,8 @@ static void after_turn(struct kvw_loop *loop)
 	atomic_store_explicit(loop->turn_ns, loop->now_ns, memory_order_relaxed);
 }
 
-/* Milliseconds, rounded up, so that the loop does not wake before the tick is due. */
+/* Returns the milliseconds until the tick, rounded up, so that the loop does not wake before the
+ * tick is due. */
 static int ms_until_tick(const struct kvw_loop *loop)
 {
 	int64_t left = loop->tick_ns - loop->now_ns;
@@ -319,7 +320,7 @@ static enum kvw_err init_memory(struct kvw_loop *loop)
 		kvw_head_init(&loop->request_head, (size_t)config->limits_headers) != KVW_OK ||
 		kvw_head_init(&loop->response_head, (size_t)config->limits_headers) != KVW_OK)
 		return KVW_ENOMEM;
-	if (loop->auth != NULL) /* the buffers hold keys */
+	if (loop->auth != NULL) /* the buffers may contain keys */
 		kvw_head_remember_none(&loop->request_head);
 	loop->head_room = (size_t)config->limits_headers;
 	return KVW_OK;

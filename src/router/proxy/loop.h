@@ -36,21 +36,21 @@ enum kvw_timer_kind {
 	KVW_TIMER_CLIENT_IDLE,
 	KVW_TIMER_HEAD,
 	KVW_TIMER_BODY,       /* until timeouts.body */
-	KVW_TIMER_BODY_RATE,  /* then checked every second */
+	KVW_TIMER_BODY_RATE,  /* KVW_TIMER_BODY_RATE: the speed of a body, checked every second */
 	KVW_TIMER_WRITE,      /* the client takes no bytes */
 	KVW_TIMER_LINGER,     /* discards a client's bytes after its answer */
 	KVW_TIMER_CONNECT,
 	KVW_TIMER_FIRST_TOKEN,
 	KVW_TIMER_ATTEMPT,    /* time to first token at one worker */
 	KVW_TIMER_REQUEST,    /* all of it */
-	KVW_TIMER_KEY,        /* the whole request, of keys with a limit of their own */
+	KVW_TIMER_KEY,        /* the whole request, for keys with a time limit of their own */
 	KVW_TIMER_STREAM_IDLE,
-	KVW_TIMER_PARK,       /* wait for a model list */
-	KVW_TIMER_WAKE,       /* wait for a worker of the model */
-	KVW_TIMER_TOKENS,     /* wait for the prompt's tokens */
+	KVW_TIMER_PARK,       /* the wait for newer lists of models */
+	KVW_TIMER_WAKE,       /* the wait for a worker of the model */
+	KVW_TIMER_TOKENS,     /* the wait for the prompt's tokens */
 	KVW_TIMER_SHADOW,     /* the whole of a copy */
-	KVW_TIMER_PREFILL,    /* wait for the prompt to be prefilled elsewhere */
-	KVW_TIMER_LEASE,      /* lease of a prefilled prompt */
+	KVW_TIMER_PREFILL,    /* the wait until another worker has prefilled the prompt */
+	KVW_TIMER_LEASE,      /* half of the lease of a prefilled prompt */
 	KVW_TIMER_SILENCE,    /* http.keep_alive_comments */
 };
 
@@ -58,7 +58,8 @@ enum kvw_timer_kind {
 #define KVW_LOOP_SCRATCH ((size_t)64 << 10) /* bytes read from a worker at once */
 #define KVW_LOOP_IOV     64
 #define KVW_LOOP_SCANS   64              /* idle scans kept for further requests ... */
-#define KVW_LOOP_SCANS_BYTES ((size_t)4 << 20) /* ... and their most bytes together */
+/* ... and the most bytes that they may have together */
+#define KVW_LOOP_SCANS_BYTES ((size_t)4 << 20)
 
 struct kvw_leg; /* leg.h */
 TAILQ_HEAD(kvw_leg_list, kvw_leg);
@@ -71,27 +72,28 @@ struct kvw_loop {
 	size_t index;
 	struct kvw_shared *shared; /* by all loops */
 	struct kvw_in_force *in_force;        /* the settings of requests that begin now */
-	/* the settings of older requests, which drop them with their last */
+	/* settings of older requests, released with the last of these */
 	struct kvw_in_force *in_force_before;
 	const struct kvw_config *config;      /* configuration in force in this turn */
-	/* borrowed; NULL: clients need no keys; likewise the next two members */
+	/* borrowed; NULL: clients need no keys, and the next two members are unused */
 	struct kvw_auth *auth;
-	struct kvw_keyring *keyring; /* a reference: the keyring at the last request */
+	struct kvw_keyring *keyring; /* a reference to the keyring that the last request used */
 	uint64_t keyring_version;
 	struct kvw_fleet *fleet;
 	struct kvw_metrics_shard *metrics;
 	struct kvw_access_log *access_log;
 	struct kvw_admin *admin;
 	struct kvw_trace_ring *trace; /* NULL: requests are not traced */
-	struct kvw_tls *tls; /* for clients; borrowed; NULL: plain */
+	struct kvw_tls *tls; /* TLS for clients; borrowed; NULL: plain HTTP */
 
 	/* For a strategy that wants exact tokens; sources NULL: the strategy wants none. */
 	struct kvw_sources *sources;
 	struct kvw_tokens_box *token_box;
 	struct kvw_io token_io;
-	struct kvw_kvchains chains; /* chains of the prompt routed last */
+	struct kvw_kvchains chains; /* the keys of the prompt that was routed last */
 
-	struct kvw_io_set sockets; /* of clients, workers, and the next two members */
+	/* sockets of clients and workers, and the descriptors of the next two members */
+	struct kvw_io_set sockets;
 	struct kvw_listener *listeners; /* owned; listener_count */
 	size_t listener_count;
 	struct kvw_io wake_io;
@@ -109,11 +111,11 @@ struct kvw_loop {
 	struct kvw_links links;
 	struct kvw_block *spares[KVW_LOOP_SPARES];
 	char *scratch;                  /* KVW_LOOP_SCRATCH */
-	struct kvw_head request_head;   /* the head of head_owner, parsed last */
+	struct kvw_head request_head;   /* the head of head_owner, which was parsed last */
 	/* the exchange whose head request_head holds; NULL: none */
 	struct kvw_exchange *head_owner;
 	struct kvw_head response_head;
-	/* number of fields for which both have room; each request sets its own limit */
+	/* number of fields for which both heads have room; each request sets its own limit */
 	size_t head_room;
 	struct kvw_fleet_table candidates;
 	struct kvw_date_cache date;
@@ -121,27 +123,27 @@ struct kvw_loop {
 	struct kvw_scan **scans;
 	size_t scan_count, scan_bytes;
 	uint64_t request_id_prefix, request_id_next;
-	uint32_t unpaid; /* requests not yet paid in at shared->repeats */
+	uint32_t unpaid; /* requests that have not been paid in at shared->repeats yet */
 
 	struct kvw_client_list clients; /* all that live */
 	struct kvw_client_list dead;
 	struct kvw_exchange_list parked; /* exchanges that wait for a model list */
 	/* exchanges that wait for a worker of their model, in order of arrival */
 	struct kvw_exchange_list waking;
-	/* the fleet's count of changes when the loop last looked for such workers */
+	/* the fleet's count of changes when the loop last looked for workers for them */
 	uint64_t woken_changes;
-	int64_t woken_ns;       /* time of that look */
-	struct kvw_gates gates; /* of requests that wait for room */
+	int64_t woken_ns;       /* when the loop last looked */
+	struct kvw_gates gates; /* gates of requests that wait for room */
 	/* exchanges that wait for the control thread's text */
 	struct kvw_exchange_list want_metrics;
 	struct kvw_exchange_list ended, free_exchanges;
 	struct kvw_shadow_list shadows, ended_shadows; /* copies of requests (shadow.h) */
 	struct kvw_leg_list ended_legs; /* prefills elsewhere (leg.h) */
 	size_t client_count, free_exchange_count;
-	int64_t idle_gauge, busy_gauge; /* counts of links, as in the metrics */
-	int64_t looked_for_gone_ns; /* time of the last search for vanished clients */
+	int64_t idle_gauge, busy_gauge; /* counts of idle and busy links that the metrics show */
+	int64_t looked_for_gone_ns; /* when the loop last looked for vanished clients */
 	int64_t failover_ns; /* time of the last call of kvw_exchange_fail_over */
-	/* workers are GONE: after this turn the loop looks for references to them */
+	/* workers are GONE: after this turn the loop releases those that it no longer refers to */
 	bool letting_go;
 	bool draining; /* each answer ends its connection */
 	/* another process accepts: no client arrives any more, idle clients are closed after
@@ -152,7 +154,7 @@ struct kvw_loop {
 	int64_t settle_until_ns, drain_deadline_ns;
 };
 
-/* Makes the loop ready; owns the listening sockets then, also when the call fails. */
+/* Makes the loop ready; it then owns the listening sockets, even if the call fails. */
 enum kvw_err kvw_loop_init(struct kvw_loop *loop, struct kvw_shared *shared, size_t index,
 	const struct kvw_proxy_deps *deps, const int *listen_fds,
 	size_t listen_count) KVW_MUST_CHECK;

@@ -1,4 +1,7 @@
-/* opening.c - see opening.h. */
+/*
+ * opening.c - the beginning of an answer: its bytes before the first token, and the bytes held back
+ * from the client until kvway can judge the answer.
+ */
 #include "proxy/opening.h"
 
 #include <string.h>
@@ -23,7 +26,7 @@ size_t kvw_opening_skip(struct kvw_opening *o, const char *data, size_t len)
 	return skipped;
 }
 
-/* Returns whether the first bytes do not show yet whether they begin an error. */
+/* Returns whether the first bytes do not show yet if they begin an error. */
 static bool is_undecided(const struct kvw_opening *o)
 {
 	return o->first_len == 0 ||
@@ -34,7 +37,7 @@ static void keep_first(struct kvw_opening *o, const char *data, size_t len)
 {
 	size_t room;
 
-	if (o->first_len == 0) { /* bytes of a line that could have been preamble */
+	if (o->first_len == 0) { /* the bytes of a line that might have been preamble */
 		memcpy(o->first, o->preamble.text, o->preamble.len);
 		o->first_len = o->preamble.len;
 	}
@@ -71,7 +74,7 @@ void kvw_opening_find_token(struct kvw_opening *o, bool stream, const char *data
 		o->tokens = kvw_tokens_in_piece(o->tokens, data, len);
 	else
 		o->tokens = kvw_tokens_aborted(data, len) ? KVW_TOKENS_NONE : KVW_TOKENS_SOME;
-	/* the event that names the role: comments may follow */
+	/* an event that only names the role: comments may still follow */
 	if (o->tokens == KVW_TOKENS_OPENED)
 		o->preamble = (struct kvw_preamble){0};
 }

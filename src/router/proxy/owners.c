@@ -1,9 +1,9 @@
 /*
- * owners.c - see owners.h.
+ * owners.c - remembers which worker keeps which object.
  *
  * Entries stand in a ring in the order of their creation; buckets chain them by hash. The table
- * keeps only a 64-bit hash of an id: two ids with one hash would send a request to a worker that
- * answers 404, as a worker would without the table.
+ * keeps only a 64-bit hash of an id: when two ids have the same hash a request may go to a worker
+ * that answers 404, as it may without the table.
  */
 #include "proxy/owners.h"
 
@@ -84,7 +84,7 @@ static struct entry *find_owner(struct kvw_owners *owners, uint64_t hash)
 	return at == NO_ENTRY ? NULL : &owners->entries[at];
 }
 
-/* Removes the oldest entry from its bucket; the place is free then. */
+/* Removes the oldest entry from its bucket, so that its place is free. */
 static uint32_t evict(struct kvw_owners *owners)
 {
 	uint32_t place = (uint32_t)owners->oldest;
@@ -171,7 +171,8 @@ enum kvw_owned kvw_owners_find(
 	return owned;
 }
 
-/* The entries' places stay until they are the oldest; no id has the worker NO_ENTRY. */
+/* The entries keep their places until they are the oldest; the worker NO_ENTRY marks them as
+ * forgotten. */
 void kvw_owners_forget(struct kvw_owners *owners, uint32_t worker)
 {
 	pthread_mutex_lock(&owners->lock);

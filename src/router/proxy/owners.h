@@ -9,7 +9,7 @@
  * An entry also names the tenant whose request made the object: for all other tenants the id does
  * not exist.
  *
- * Threads: any; a mutex guards the table (only such requests come here).
+ * Threads: any; a mutex guards the table, which only requests for such objects use.
  */
 #ifndef KVW_OWNERS_H
 #define KVW_OWNERS_H
@@ -21,7 +21,7 @@
 #include "kvway/err.h"
 #include "kvway/slice.h"
 
-#define KVW_OWNER_PREFIX 256 /* an answer's id stands within this many bytes */
+#define KVW_OWNER_PREFIX 256 /* the id stands within this many bytes of an answer's beginning */
 
 struct kvw_owners;
 
@@ -29,7 +29,7 @@ struct kvw_owners;
 enum kvw_err kvw_owners_create(size_t limit, struct kvw_owners **out) KVW_MUST_CHECK;
 void kvw_owners_destroy(struct kvw_owners *owners); /* NULL is allowed */
 
-/* Number of a tenant by its name, the same after a restart; 0: no tenant. */
+/* Returns a number for a tenant's name, the same after a restart; 0: no tenant. */
 uint64_t kvw_owners_tenant(struct kvw_slice tenant);
 
 enum kvw_owned {
@@ -52,13 +52,13 @@ struct kvw_owner {
 };
 
 /* Copies the next entries that have a worker, oldest first; *at: 0 at first. Returns how many; 0:
- * no more. Entries that change meanwhile may be missing. */
+ * there are no more. Entries that change meanwhile may be missing. */
 size_t kvw_owners_copy(struct kvw_owners *owners, size_t *at, struct kvw_owner *out, size_t room);
 /* Puts one back. */
 void kvw_owners_recall(struct kvw_owners *owners, const struct kvw_owner *owner);
 
-/* The id in the beginning of an answer, plain or a stream's first event: the first member "id"
- * whose value is a string that begins with `begins`. len 0: not (yet) there. */
+/* Finds the id in the beginning of an answer, which is plain or a stream's first event: the first
+ * member "id" whose value is a string that begins with `begins`. len 0: it is not there (yet). */
 struct kvw_slice kvw_owners_id_in(const char *data, size_t len, struct kvw_slice begins);
 
 /* Forgets all ids of a worker that has left. */

@@ -649,6 +649,8 @@ void kvw_pd_attempt_ended(struct kvw_exchange *x)
 
 	if (pd == NULL)
 		return;
+	if (pd->leg != NULL)
+		pd->end_leg(x);
 	kvw_timer_clear(&x->loop->timers, &pd->timer);
 	if (!kvw_pd_hands(x))
 		return;

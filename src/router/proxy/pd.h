@@ -52,24 +52,25 @@ void kvw_pd_shared_destroy(struct kvw_pd_shared *shared); /* NULL is allowed */
 /* The learned times of the group's transfers; index SIZE_MAX: those of models without groups. */
 struct kvw_transfer *kvw_pd_transfer(struct kvw_pd_shared *shared, size_t group);
 
-/* The workers' roles: marks those that prefill, and leaves whole requests to those that decode, as long
- * as any is usable; unless pd.whole lets prefillers have this one (kvw_pd_strays). */
+/* The workers' roles: marks those that prefill, and leaves whole requests to those that decode, as
+ * long as any is usable, unless pd.whole lets prefillers have this request (kvw_pd_strays). */
 void kvw_pd_keep(const struct kvw_exchange *x, struct kvw_fleet_table *table);
-/* Whether workers of role prefill may have the whole request though others of the set decode. The
- * strategy does not know that it costs a second more there, so the step `split` chooses. */
+/* Whether workers of role prefill may serve the whole request though others of the set decode. The
+ * strategy does not know that the request costs a second more there, so the step `split` chooses. */
 bool kvw_pd_strays(const struct kvw_candidates *set);
-/* Then: puts the price of each worker's best plan into the strategy's costs of the set. */
+/* If kvw_pd_strays, puts the price of each worker's best plan into the strategy's costs. */
 void kvw_pd_price(struct kvw_exchange *x, const struct kvw_candidates *set,
 	const struct kvw_decision *decision, struct kvw_cost *costs);
-/* Leaves the whole request to those that decode, in the loop's candidates and in the set, which has
- * them. */
+/* If kvw_pd_strays, leaves the whole request to the workers that decode. The set's items are the
+ * loop's candidates. */
 void kvw_pd_leave(struct kvw_exchange *x, struct kvw_candidates *set);
 /* Whether any worker has a role. */
 bool kvw_pd_has_roles(const struct kvw_exchange *x);
 
-/* Whether the prompt must be read for it, where the strategy does not: its length decides. */
+/* Returns whether the prompt must be read for it, where the strategy does not: its length
+ * decides. */
 bool kvw_pd_reads(const struct kvw_exchange *x);
-/* Whether the strategy's costs choose the decoder, too; else its own choice stands. */
+/* Returns whether the strategy's costs choose the decoder, too; else its own choice stands. */
 bool kvw_pd_chooses(const struct kvw_exchange *x);
 
 /* Before a worker is chosen: forgets what the last attempt has used up. True: a pair is to be
@@ -114,7 +115,7 @@ void kvw_pd_first_token(struct kvw_exchange *x);
 bool kvw_pd_refused(struct kvw_exchange *x, const char *why);
 /* Half of the lease has passed: true if the decoder is left, which is noted. */
 bool kvw_pd_lease_passed(struct kvw_exchange *x);
-/* The attempt has ended. */
+/* Ends the leg under way, if there is one, because the decoder's attempt has ended. */
 void kvw_pd_attempt_ended(struct kvw_exchange *x);
 /* The exchange has. Its memory is freed with the exchange's own. */
 void kvw_pd_end(struct kvw_exchange *x);
@@ -124,7 +125,7 @@ void kvw_pd_record(const struct kvw_parted *pd, struct kvw_request_record *recor
 /* Whether a second request to the decoder could not have what was prefilled. */
 bool kvw_pd_uses_up(const struct kvw_exchange *x);
 
-/* Whether the present attempt's decoder has, or is to get, what was prefilled. */
+/* Returns whether the present attempt's decoder has, or is to get, what was prefilled. */
 static inline bool kvw_pd_hands(const struct kvw_exchange *x)
 {
 	return x->pd != NULL &&

@@ -1,14 +1,13 @@
 /*
  * prepare.c - asks for the exact tokens of a prompt, before the strategy picks a worker by them.
  *
- * Only a strategy that wants exact tokens has this step; with any other a request passes just one
- * branch more.
+ * The step exists only with a strategy that wants exact tokens.
  *
- * 	ROUTING -> kvw_prepare_tokens -- known, or unavailable -------------> pick
- * 	   ^               |
- * 	   |               +-- asked: waits
- * 	   +--- answer in the loop's box, or timer
- * 	        (client gone: kvw_exchange_end ends the wait)
+ *	ROUTING -> kvw_prepare_tokens -- known, or unavailable -------------> pick
+ *	   ^               |
+ *	   |               +-- asked: waits
+ *	   +--- answer in the loop's box, or timer
+ *	        (client gone: kvw_exchange_end ends the wait)
  *
  * kvway does not ask where the answer could not change the choice: with one usable worker, or
  * without a worker that reports its blocks. The prompt's tokens are kept until the answer's first
@@ -36,7 +35,7 @@ static struct kvw_slice authorization(struct kvw_exchange *x)
 {
 	const struct kvw_field *field = NULL;
 
-	/* a key of kvway is not for workers */
+	/* a key for kvway is not passed on to workers */
 	if (x->loop->auth == NULL && kvw_request_own_head(x))
 		field = kvw_head_find(&x->loop->request_head, KVW_SLICE("authorization"));
 	return field == NULL ? (struct kvw_slice){NULL, 0} : field->value;
@@ -48,7 +47,7 @@ static void take_tokens(struct kvw_exchange *x, const struct kvw_token_result *r
 	note_tokens(x, result->inexact);
 }
 
-/* Leaves the wait for tokens. An answer frees the job. */
+/* Leaves the wait for tokens. If the answer has come, it has freed the job already. */
 static void leave_tokens(struct kvw_exchange *x, enum kvw_waited how)
 {
 	if (x->exact.job != NULL)
@@ -71,7 +70,8 @@ static const struct kvw_wait_kind prompt_tokens = {
 	.expired = go_by_text,
 };
 
-/* Asks a worker of the loop's candidates. False: an answer will come. */
+/* Asks one of the loop's candidates for the prompt's tokens; `done` will be called with the answer.
+ * True: no question was asked, or the answer is known already, so that the request goes on. */
 static bool ask_for_tokens(struct kvw_exchange *x, bool convert, kvw_token_fn *done)
 {
 	struct kvw_loop *loop = x->loop;
@@ -121,14 +121,15 @@ bool kvw_prepare_tokens(struct kvw_exchange *x, kvw_token_fn *done)
 	if (x->exact.seen)
 		return true;
 	if (!x->path.prompt || !x->route.teaches) {
-		/* The path has no prompt to continue, or the prompt passed unread. */
+		/* The path has no prompt to tokenize, or the prompt was streamed without being
+		 * read. */
 		note_tokens(x, x->path.prompt && !x->whole ? KVW_INEXACT_NO_TOKENS
 						    : KVW_INEXACT_NOT_WANTED);
 		return true;
 	}
 	kvw_groups_read(x, &loop->candidates, &known, &model);
 	if (!known)
-		return true; /* parked until the model is known */
+		return true; /* the request will be parked until the model is known */
 	choice = kvw_tokens_look(
 		loop->sources->exact, loop->candidates.items, loop->candidates.count);
 	if (x->scan != NULL && x->scanned)

@@ -1,5 +1,5 @@
 /*
- * prepare.h - a prompt's exact tokens before the pick; only where loop->sources is set.
+ * prepare.h - gets a prompt's exact tokens before the pick. Used only where loop->sources is set.
  */
 #ifndef KVW_PREPARE_H
 #define KVW_PREPARE_H
@@ -10,7 +10,7 @@
  * is called with the exchange when the answer has arrived. */
 bool kvw_prepare_tokens(struct kvw_exchange *x, kvw_token_fn *done);
 
-/* Takes the answer for a waiting exchange. Back to ROUTING. */
+/* Takes the answer for a waiting exchange, which returns to ROUTING. */
 void kvw_prepare_answered(struct kvw_exchange *x, const struct kvw_token_result *result);
 
 /* Handles the answers in the loop's box. */

@@ -1,5 +1,5 @@
 /*
- * proxy.c - all loops together: start, drain, end.
+ * proxy.c - starts, drains and ends all loops together.
  */
 #include "proxy/proxy.h"
 
@@ -23,13 +23,13 @@ struct kvw_proxy {
 	struct kvw_shared shared;
 	struct kvw_fleet *fleet;
 	struct kvw_loop *loops;
-	struct kvw_tls *tls; /* for clients; NULL: plain */
+	struct kvw_tls *tls; /* TLS for clients; NULL: plain HTTP */
 	size_t loop_count, ready_count;
 	char address[KVW_SOCKET_TEXT]; /* as bound */
-	struct kvw_sockets *sockets;   /* borrowed, for the start */
+	struct kvw_sockets *sockets;   /* inherited sockets, borrowed during the start */
 };
 
-/* Whole cores of the cgroup v2 quota, rounded up; 0: no quota. */
+/* Returns the cores of the cgroup v2 quota, rounded up; 0: no quota. */
 static size_t cgroup_cores(void)
 {
 	FILE *file = fopen("/sys/fs/cgroup/cpu.max", "re");
@@ -106,8 +106,8 @@ static enum kvw_err start_threads(struct kvw_proxy *proxy)
 	return err;
 }
 
-/* The loops' sockets share an address. The first socket chooses a port 0; the others take its
- * port. */
+/* Opens a listening socket. All loops' sockets share an address: if it has port 0, the first socket
+ * chooses the port, and the others take that one. */
 static enum kvw_err listen_for(struct kvw_proxy *proxy, size_t index, FILE *errors, int *fd)
 {
 	char bound[KVW_LISTEN_TEXT], why[384];
@@ -161,7 +161,8 @@ static enum kvw_err init_proxy_loops(
 			err = listen_for(proxy, i, errors, &fds[0]);
 		if (err != KVW_OK)
 			break;
-		/* timeouts.client_write limits how long a client may keep its window shut. */
+		/* The kernel does not drop a client that keeps its window shut;
+		 * timeouts.client_write limits that. */
 		for (size_t k = 0; k < count; k++)
 			kvw_peer_watch(fds[k], deps->config->timeout_peer_gone_ms, false);
 		err = kvw_loop_init(&proxy->loops[i], &proxy->shared, i, deps, fds, count);
@@ -175,7 +176,7 @@ static enum kvw_err init_proxy_loops(
 	}
 	if (err == KVW_OK)
 		return KVW_OK;
-	for (size_t i = 0; i < handed_count; i++) /* sockets of loops that were not tried */
+	for (size_t i = 0; i < handed_count; i++) /* sockets of loops that were not reached */
 		if (i % proxy->loop_count > proxy->ready_count)
 			close(handed[i]);
 	return err;

@@ -35,7 +35,7 @@ struct kvw_proxy_deps {
 	struct kvw_access_log *access_log;
 	struct kvw_admin *admin;
 	struct kvw_trace *trace; /* NULL: requests are not traced */
-	struct kvw_account *memory; /* account of the memory that clients make this process hold */
+	struct kvw_account *memory; /* counts the memory that clients make this process hold */
 	size_t loop_count;
 	_Atomic int64_t *loop_turn_ns; /* [loop_count], written by the loops */
 
@@ -44,10 +44,11 @@ struct kvw_proxy_deps {
 	/* For a strategy that wants exact tokens; NULL otherwise. */
 	struct kvw_sources *sources;
 
-	/* Source of `listen` sockets that another process had; during kvw_proxy_start only. */
+	/* Where `listen` sockets of a former process come from; used only during
+	 * kvw_proxy_start. */
 	struct kvw_sockets *sockets;
-	/* Called when all is made and no loop runs yet, to restore data of a former process; NULL:
-	 * not called. */
+	/* Called when everything is made and no loop runs yet, to restore data of a former process;
+	 * NULL: not called. */
 	void (*before_loops)(void *arg, struct kvw_proxy *proxy);
 	void *before_loops_arg;
 };
@@ -57,36 +58,37 @@ struct kvw_proxy_deps {
 enum kvw_err kvw_proxy_create_trace(
 	const struct kvw_config *config, size_t loops, struct kvw_trace **out) KVW_MUST_CHECK;
 
-/* The number of loops for `loops: 0`: the cores that affinity and cgroup quota allow. */
+/* Returns the number of loops for `loops: 0`: the cores that affinity and cgroup quota allow. */
 size_t kvw_proxy_default_loops(void);
 
 /* Binds and starts the loops. KVW_EIO: cannot listen; `errors` has the cause. */
 enum kvw_err kvw_proxy_start(const struct kvw_proxy_deps *deps, FILE *errors,
 	struct kvw_proxy **out) KVW_MUST_CHECK;
 
-/* The bound host:port. Borrowed. */
+/* Returns the bound host:port. Borrowed. */
 const char *kvw_proxy_address(const struct kvw_proxy *proxy);
 
 /* Forgets the stored responses of a worker that has left. */
 void kvw_proxy_forget_worker(struct kvw_proxy *proxy, uint32_t worker);
-/* The loops' shared part of admission; the proxy's. */
+/* Returns the loops' shared part of admission, which the proxy owns. */
 struct kvw_admission *kvw_proxy_admission(struct kvw_proxy *proxy);
-/* Use of the limits of keys, tenants and models; the proxy's. */
+/* Returns the table of limits' use by keys, tenants and models, which the proxy owns. */
 struct kvw_rate_table *kvw_proxy_rates(struct kvw_proxy *proxy);
 
-/* Save and restore owners of responses and use of limits over a restart (keep.h). keep: any thread;
- * recall: before the loops run. */
+/* Save and restore owners of responses and the use of limits over a restart (keep.h). keep: any
+ * thread; recall: before the loops run. */
 enum kvw_err kvw_proxy_keep(struct kvw_proxy *proxy, const struct kvw_keep_out *out) KVW_MUST_CHECK;
 void kvw_proxy_recall(struct kvw_proxy *proxy, const struct kvw_keep_in *in);
 
-/* From now on each answer ends its connection; the loops stop listening when `how` says, let
- * running requests finish for drain.timeout, and end. Returns at once. At most one call. */
+/* Begins to drain: from now on each answer ends its connection; the loops stop listening when `how`
+ * says, let running requests finish for drain.timeout, and end. Returns at once. At most one
+ * call. */
 void kvw_proxy_drain(struct kvw_proxy *proxy, enum kvw_drain how);
 
 /* Waits until every loop has ended (after kvw_proxy_drain). */
 void kvw_proxy_join(struct kvw_proxy *proxy);
 
-/* After kvw_proxy_join. NULL is allowed. */
+/* called after kvw_proxy_join; NULL is allowed */
 void kvw_proxy_destroy(struct kvw_proxy *proxy);
 
 #endif

@@ -1,9 +1,10 @@
-/* rank.c - see rank.h. */
+/* rank.c - the field X-data-parallel-rank of requests to a data-parallel rank (fleet/ranks.h). */
 #include "proxy/rank.h"
 
 #include "proxy/loop.h"
 
-#define REFUSALS_MOST 2 /* of one request's numbers */
+/* how often the numbers of one request may be refused before it is sent without one */
+#define REFUSALS_MOST 2
 
 int64_t kvw_rank_write(struct kvw_worker *worker, struct kvw_head *head, bool sure, int64_t now_ns,
 	struct kvw_writer *w)

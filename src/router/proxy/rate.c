@@ -1,4 +1,4 @@
-/* rate.c - rest and use of a charged request's limits; see rate.h. */
+/* rate.c - shows what is left of a request's limits, and charges its use; see rate.h. */
 #include "proxy/rate.h"
 
 size_t kvw_rate_fields(const struct kvw_exchange *x, char out[KVW_RATE_ROOM])
@@ -27,8 +27,8 @@ void kvw_rate_watch(struct kvw_exchange *x, const char *data, size_t len)
 	}
 }
 
-/* Tokens that the request used. *answer: tokens of one answer, if it ended completely and reports
- * its usage. */
+/* Returns the tokens that the request used. *answer: tokens of its answer, if there was one answer
+ * that ended completely and reports its usage. */
 static uint64_t used_tokens(const struct kvw_exchange *x, enum kvw_end end, uint64_t *answer)
 {
 	const struct kvw_usage *usage = &x->usage;

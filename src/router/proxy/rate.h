@@ -1,15 +1,15 @@
 /*
- * rate.h - a request and the limits of its key, its tenant and its model (src/router/rates).
+ * rate.h - charges a request to the limits of its key, its tenant and its model (src/router/rates).
  *
- * A request is charged before it waits for anything, by prediction (steps/limits.c); its end
- * corrects the charge by the answer's usage, or without a usage by the bytes that passed.
+ * A request is charged with a prediction before it waits for anything (steps/limits.c); at its end
+ * the charge is corrected by the answer's usage, or without a usage by the bytes that passed.
  */
 #ifndef KVW_RATE_H
 #define KVW_RATE_H
 
 #include "proxy/exchange.h"
 
-/* Writes the header fields with the limits' rest, for the answer. */
+/* Writes the header fields that show what is left of the limits, for the answer. */
 #define KVW_RATE_ROOM KVW_RATE_FIELDS_ROOM
 size_t kvw_rate_fields(const struct kvw_exchange *x, char out[KVW_RATE_ROOM]);
 

@@ -1,5 +1,5 @@
 /*
- * receive.c - events of a client's connection: bytes, its end, timers.
+ * receive.c - handles the events of a client's connection: bytes, its end, timers.
  *
  * A request is read into a small block, or a large one if the client's last request was large: one
  * buffer, which is cheaper than two, and nearly always enough. The rest of a body goes into the
@@ -29,7 +29,7 @@ static void client_timeout(struct kvw_timer *timer, int64_t now_ns);
 static void client_write_timeout(struct kvw_timer *timer, int64_t now_ns);
 static void client_event(struct kvw_io *io);
 
-/* The time for a head limits the handshake, not that for an idle connection. */
+/* The handshake is limited by the time for a head, not by that for an idle connection. */
 static bool begin_tls(struct kvw_client *client)
 {
 	if (client->loop->tls == NULL)
@@ -115,7 +115,7 @@ static bool body_in_time(struct kvw_exchange *x)
 	struct kvw_timer *timer = &x->client->timer;
 
 	if (!kvw_request_wants_bytes(x)) {
-		/* The worker is slow. The client's time begins again. */
+		/* The worker is slow to take the body, so that the client's time begins again. */
 		kvw_upload_pace_begin(&x->upload, loop->now_ns);
 		kvw_loop_timer(loop, timer, KVW_TIMER_BODY, loop->config->timeout_body_ms);
 		return true;
@@ -216,7 +216,7 @@ static bool client_join(struct kvw_client *client)
 	if (first == NULL || (first->next == NULL && kvw_block_room(first) > 0))
 		return true;
 	if (first->size > KVW_BLOCK_SMALL && first->next == NULL && first->begin == 0)
-		return true; /* full: larger than any limit on heads */
+		return true; /* full: the head is larger than any limit */
 	joined = kvw_block_get(&loop->blocks, KVW_BLOCK_LARGE);
 	if (joined == NULL)
 		return false;
@@ -245,7 +245,7 @@ static void client_advance_head(struct kvw_client *client)
 	if (client->state != KVW_CLIENT_OPEN || client->exchange != NULL || client->in.bytes == 0)
 		return;
 	if (client->in.first->next == NULL && kvw_block_room(client->in.first) > 0)
-		return; /* in one piece already, with room for more */
+		return; /* in one piece already, and the block has room for more */
 	if (!client_join(client)) {
 		kvw_receive_drop(client, false);
 		return;
@@ -253,7 +253,7 @@ static void client_advance_head(struct kvw_client *client)
 	client_parse(client);
 }
 
-/* Offers the tail of chain and spare blocks to one readv. */
+/* Offers the chain's tail and spare blocks to one readv. */
 static int prepare_read(struct kvw_loop *loop, struct kvw_chain *chain, struct iovec *iov,
 	bool large, size_t spares, size_t *room)
 {
@@ -289,7 +289,7 @@ static int prepare_read(struct kvw_loop *loop, struct kvw_chain *chain, struct i
 	return count;
 }
 
-/* Puts the n bytes that were read into their place. */
+/* Appends the n bytes that were read to the chain. */
 static void commit_read(struct kvw_loop *loop, struct kvw_chain *chain, size_t n)
 {
 	struct kvw_block *tail = chain->last;
@@ -331,7 +331,8 @@ static void client_read(struct kvw_client *client)
 	struct kvw_exchange *x = client->exchange;
 	struct kvw_chain *chain = x != NULL ? &x->upload.in : &client->in;
 	struct iovec iov[1 + KVW_LOOP_SPARES];
-	/* One buffer for the beginning of a request: cheaper, and a read can continue. */
+	/* The beginning of a request gets one buffer: that is cheaper, and another read can
+	 * continue. */
 	size_t spares = x == NULL ? 0 : KVW_LOOP_SPARES, room;
 	int count = prepare_read(loop, chain, iov, client->large, spares, &room);
 	ssize_t n;
@@ -350,7 +351,8 @@ static void client_read(struct kvw_client *client)
 	if (n < 0 && errno == EAGAIN)
 		return;
 	if (n <= 0) {
-		kvw_receive_drop(client, false); /* amid a request, or between two */
+		/* the client left, amid a request or between two */
+		kvw_receive_drop(client, false);
 		return;
 	}
 	if (x != NULL)
@@ -359,8 +361,8 @@ static void client_read(struct kvw_client *client)
 		client_advance_head(client);
 }
 
-/* Returns whether the client has gone. A reset always means that, a FIN after a whole request as
- * configured. */
+/* Returns whether the client has gone. A reset always means that; a FIN after a whole request means
+ * it if so configured. */
 static bool client_gone(const struct kvw_client *client)
 {
 	if (client->exchange == NULL)
@@ -400,7 +402,7 @@ static void client_send_waiting(struct kvw_client *client)
 		kvw_client_finish(client, true);
 }
 
-/* The handshake has ended, well or badly. */
+/* Handles the end of the handshake, good or bad. */
 static void handshake_ended(struct kvw_client *client)
 {
 	enum kvw_counter counter = KVW_COUNT_TLS_FAILED;
@@ -420,7 +422,7 @@ static void client_opened(struct kvw_client *client)
 		client->loop->config->timeout_client_idle_ms);
 }
 
-/* The PROXY protocol's header, then TLS or HTTP. */
+/* Reads the PROXY protocol's header, and then begins TLS or HTTP. */
 static void read_proxy_header(struct kvw_client *client)
 {
 	switch (kvw_front_read(client)) {
@@ -457,7 +459,7 @@ static void client_event(struct kvw_io *io)
 		if (!kvw_client_alive(client))
 			return;
 	}
-	/* the handshake has ended: events come only after it */
+	/* the handshake has ended, since events come only after it */
 	if (client->state == KVW_CLIENT_HANDSHAKE) {
 		handshake_ended(client);
 		client_opened(client);

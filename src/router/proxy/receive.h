@@ -1,5 +1,5 @@
 /*
- * receive.h - events of a client's connection: bytes, its end, timers.
+ * receive.h - handles the events of a client's connection: bytes, its end, timers.
  */
 #ifndef KVW_RECEIVE_H
 #define KVW_RECEIVE_H

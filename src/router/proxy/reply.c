@@ -1,5 +1,5 @@
 /*
- * reply.c - answers of kvway itself: errors, health, metrics.
+ * reply.c - writes the answers of kvway itself: errors, health, metrics.
  */
 #include "proxy/reply.h"
 
@@ -33,7 +33,7 @@ static void note_answered(struct kvw_exchange *x)
 	kvw_exchange_response_state(x, KVW_RESPONSE_DONE);
 }
 
-/* Notes the answer of a dry run. True: the request is one. */
+/* Notes the answer of a dry run. True: the request is a dry run, and nothing is sent. */
 static bool note_dry(struct kvw_exchange *x, int status, const char *param, const char *code,
 	const char *message)
 {

@@ -1,5 +1,5 @@
 /*
- * reply.h - answers of kvway itself: errors, health, metrics.
+ * reply.h - sends the answers of kvway itself: errors, health, metrics.
  */
 #ifndef KVW_REPLY_H
 #define KVW_REPLY_H
@@ -14,7 +14,7 @@ void kvw_reply_error(struct kvw_exchange *x, int status, const char *message);
 void kvw_reply_error_as(struct kvw_exchange *x, int status, const char *type, const char *param,
 	const char *extra, const char *message);
 
-/* Sends an error with a word as its code. */
+/* Sends an error with a code for programs. */
 void kvw_reply_error_code(struct kvw_exchange *x, int status, const char *type, const char *code,
 	const char *extra, const char *message);
 

@@ -1,5 +1,5 @@
 /*
- * request.c - the request side of an exchange: arriving head and body.
+ * request.c - reads a request: its head, and its body as it arrives.
  */
 #include "proxy/request.h"
 
@@ -42,7 +42,7 @@ bool kvw_request_own_head(struct kvw_exchange *x)
 
 	if (loop->head_owner == x)
 		return true;
-	/* Another request was parsed meanwhile; this head passed the parser once already. */
+	/* Another request's head was parsed since; this head has passed the parser once already. */
 	loop->request_head.field_limit = (size_t)x->config->limits_headers;
 	if (kvw_head_parse_request(&loop->request_head, kvw_upload_head(&x->upload),
 		    x->upload.head_len, &error) != KVW_OK)
@@ -51,9 +51,9 @@ bool kvw_request_own_head(struct kvw_exchange *x)
 	return true;
 }
 
-/* Session key from headers or cookies; the scan finds the body's own. The bytes of a field that
- * showed a client's key are gone: the key's name, which the exchange's ring holds, stands for
- * them. */
+/* Returns the session key from headers or cookies; the scan finds the one in the body. If the
+ * session's field is the one that showed a client's key, its bytes were overwritten: the name of
+ * that key is used instead. */
 static struct kvw_slice head_session(const struct kvw_exchange *x)
 {
 	const struct kvw_loop *loop = x->loop;
@@ -79,7 +79,7 @@ static struct kvw_slice head_session(const struct kvw_exchange *x)
 	return (struct kvw_slice){NULL, 0};
 }
 
-/* The value of x-kvway-pin, where the client may pin. */
+/* Returns the value of x-kvway-pin, if the client may pin. */
 static struct kvw_slice head_pin(const struct kvw_exchange *x)
 {
 	const struct kvw_field *field = x->config->http_pin ? kvw_head_find(&x->loop->request_head,
@@ -98,7 +98,7 @@ static struct kvw_path_info path_of_head(const struct kvw_head *head)
 
 	if (!head->post_method)
 		path.prompt = path.repeatable = path.empties_cache = false;
-	/* `generations` of a POST to /v1/images/generations is no id. */
+	/* a POST to /v1/images/generations: `generations` is not an id */
 	else if (!path.response && !kvw_path_cancels(head->target, path.made_id))
 		path.made_id.len = 0;
 	return path;
@@ -169,7 +169,7 @@ static bool refuse_unserved(struct kvw_exchange *x)
 	return true;
 }
 
-/* The client is checked first: a stranger learns nothing of the exposed paths. */
+/* The client is checked first, so that a stranger learns nothing of the exposed paths. */
 static bool refuse_head(struct kvw_exchange *x)
 {
 	return kvw_guard_head(x) || refuse_unserved(x);
@@ -190,8 +190,8 @@ static bool more_than_body_memory(struct kvw_exchange *x, uint64_t bytes)
 	return true;
 }
 
-/* Refuses a whole request whose announced body would not fit now, instead of reading it to its end.
- * An announced body holds no memory. True: refused. */
+/* Refuses a request that would be read whole but whose announced body does not fit now, before its
+ * body is read. True: refused. */
 static bool refuse_length(struct kvw_exchange *x)
 {
 	if (more_than_body_memory(x, x->upload.content_length))
@@ -202,7 +202,7 @@ static bool refuse_length(struct kvw_exchange *x)
 	return true;
 }
 
-/* Charges the arrived bytes of a whole request, and the blocks that hold them. False: refused, an
+/* Charges the memory of the arrived bytes of a request that is read whole. False: refused, and an
  * answer was sent. */
 static bool charge_body(struct kvw_exchange *x)
 {
@@ -214,8 +214,8 @@ static bool charge_body(struct kvw_exchange *x)
 	return false;
 }
 
-/* Returns whether the body is a form on an unknown path: images, video. Where all workers serve one
- * model such a form is not scanned. */
+/* Returns whether the body is a form on an unknown path, such as images or video. If all workers
+ * serve one model, such a form is not scanned. */
 static bool is_form(const struct kvw_exchange *x, const struct kvw_head *head)
 {
 	const struct kvw_field *type = kvw_head_field(head, KVW_FIELD_CONTENT_TYPE);
@@ -296,13 +296,13 @@ void kvw_request_head(struct kvw_exchange *x)
 
 	x->upload.head_offset = x->upload.in.first->begin;
 	x->attempt.cursor = x->upload.feed = kvw_upload_body(&x->upload);
-	loop->head_owner = NULL; /* in any case the head parsed before is overwritten */
+	loop->head_owner = NULL; /* the head that was parsed before is overwritten in any case */
 	loop->request_head.field_limit = (size_t)x->config->limits_headers;
 	if (kvw_head_parse_request(&loop->request_head, kvw_upload_head(&x->upload),
 		    x->upload.head_len, &error) != KVW_OK) {
 		x->close_client = true;
 		x->client_minor = 1;
-		if (loop->auth != NULL) /* the head may hold a key, which was not found */
+		if (loop->auth != NULL) /* the head may contain a key that was not found */
 			kvw_chain_wipe(&x->upload.in);
 		kvw_reply_error(x, error.status, error.message);
 		return;
@@ -348,8 +348,8 @@ bool kvw_request_wants_bytes(const struct kvw_exchange *x)
 	       x->upload.received - x->attempt.body_sent < x->config->limits_high_water;
 }
 
-/* Handles a body that outgrew the limit of whole reads: routes by the known part and streams the
- * rest. */
+/* Handles a body that is longer than the limit of whole reads: the part that is known decides the
+ * route, and the rest is streamed. */
 static void stream_after_all(struct kvw_exchange *x)
 {
 	x->whole = false;
@@ -361,8 +361,8 @@ static void stream_after_all(struct kvw_exchange *x)
 	kvw_exchange_request_state(x, KVW_REQUEST_ROUTING);
 }
 
-/* Returns whether the scan for the model's name goes on. It passes the limit where a prompt would
- * otherwise reach a worker of another model. */
+/* Returns whether the scan for the model's name goes on. It goes on beyond the limit where the
+ * prompt could otherwise reach a worker of another model. */
 static bool looks_on(struct kvw_exchange *x)
 {
 	bool needed = x->path.prompt && kvw_fleet_divided(x->loop->fleet);
@@ -418,7 +418,8 @@ void kvw_request_too_slow(struct kvw_exchange *x)
 {
 	x->timeout = "limits.body_rate";
 	if (kvw_exchange_answering(x)) {
-		kvw_exchange_cut(x, KVW_END_TIMEOUT); /* another answer has no place any more */
+		/* a part of an answer was sent, so that an error cannot follow */
+		kvw_exchange_cut(x, KVW_END_TIMEOUT);
 		return;
 	}
 	x->end = KVW_END_TIMEOUT;

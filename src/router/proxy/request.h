@@ -1,18 +1,18 @@
 /*
- * request.h - the request side of an exchange: arriving head and body.
+ * request.h - reads a request: its head, and its body as it arrives.
  */
 #ifndef KVW_REQUEST_H
 #define KVW_REQUEST_H
 
 #include "proxy/exchange.h"
 
-/* Handles the whole head of x->upload.head_len bytes with which x->upload.in begins. Leaves
- * READ_HEAD for READ_BODY (a whole request) or ROUTING, or answers: a refusal, or one of kvway's
- * own paths. */
+/* Handles a head that has arrived: the first x->upload.head_len bytes of x->upload.in. Leaves
+ * READ_HEAD for READ_BODY (a whole request) or ROUTING, or answers: with a refusal, or for one of
+ * kvway's own paths. */
 void kvw_request_head(struct kvw_exchange *x);
 
-/* Takes the bytes that kvw_upload_has_news reports. A whole request that has ended, or become too
- * large to be read whole, goes to ROUTING. */
+/* Takes body bytes, when kvw_upload_has_news says that there are some. A whole request that has
+ * ended, or become too large to be read whole, goes to ROUTING. */
 void kvw_request_body(struct kvw_exchange *x);
 
 /* Returns whether the client's socket may be read for this exchange now. */

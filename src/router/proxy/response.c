@@ -1,5 +1,5 @@
 /*
- * response.c - the response side of an exchange: from the worker's socket to the client's.
+ * response.c - passes a worker's answer on, from the worker's socket to the client's.
  *
  * kvway reads bytes into the loop's scratch buffer, examines them in place, and writes them to the
  * client in the same turn, head and body in one writev; only bytes that the client's socket does
@@ -35,8 +35,9 @@
 #include "proxy/whose.h"
 
 #define READS_AT_ONCE 8
-#define CHUNK_LINES   2048 /* bytes of chunk-size lines per read, in kvway's own framing */
-/* most bytes held: a longer preamble is passed on, and ties the request to its worker */
+#define CHUNK_LINES   2048 /* room for the chunk-size lines of one read, in kvway's own framing */
+/* limit of held bytes: a longer preamble is passed on, and then the request cannot leave its
+ * worker */
 #define EARLY_MOST    ((size_t)256 << 10)
 
 /* The pieces of one read for the client. Lives on the stack for that read. */
@@ -104,7 +105,7 @@ static void first_token(struct kvw_exchange *x)
 	}
 }
 
-/* Notes an error in a stream, after the client got a part of it. */
+/* Notes that a stream brought an error after the client had received a part of it. */
 static void note_stream_error(struct kvw_exchange *x)
 {
 	if (x->attempt.opening.full)
@@ -255,7 +256,7 @@ static bool build_answer_head(struct kvw_exchange *x, struct kvw_head *head)
 	if (held->head == NULL)
 		return false;
 	w = KVW_WRITER(held->head->data, held->head->size);
-	if (x->silence.opened) /* the client already has a head */
+	if (x->silence.opened) /* the client already has been sent a head */
 		return true;
 	held->head->end = held->head_len = (uint32_t)kvw_head_write_response(&w, head, &options);
 	return held->head_len > 0;
@@ -343,8 +344,8 @@ static bool find_room(struct kvw_exchange *x, int64_t pause_ns, const char *why)
 	return false;
 }
 
-/* Handles a held answer which says that the worker is full: kvway believes that, and where no
- * worker can have the request answers in its own words. */
+/* Handles a held answer whose body says that the worker is full: the worker counts as full, and
+ * where no other can have the request kvway answers in its own words. */
 static void found_full(struct kvw_exchange *x)
 {
 	kvw_busy_note(x, 0);
@@ -372,7 +373,7 @@ static bool take_status(struct kvw_exchange *x, const struct kvw_head *head)
 		return !go_elsewhere(x, KVW_EXCUSE_BUSY, "it answered 404");
 	if (kvw_busy_by_head(head, &pause_ns))
 		return !find_room(x, pause_ns, bad_status(head->status));
-	/* until the body was read */
+	/* until the body has been read */
 	x->attempt.opening.doubtful =
 		head->status == 503 || (head->status == 400 && kvw_fits_another(x));
 	kvw_rank_answered(x, head->status);
@@ -489,7 +490,7 @@ static void answer_complete(struct kvw_exchange *x, bool leftovers)
 
 	kvw_usage_finish(&x->usage);
 	kvw_timer_clear(&loop->timers, &x->timer);
-	/* of a body that the exchange does not await now */
+	/* the timer of a body that the exchange does not wait for now */
 	kvw_timer_clear(&loop->timers, &x->client->timer);
 	if (reusable)
 		kvw_link_release(a->link, loop->now_ns);
@@ -540,7 +541,8 @@ static void send_gathered(struct kvw_exchange *x, struct outgoing *out)
 		kvw_held_drop(&x->attempt.held, &x->loop->blocks, x->loop->shared->memory);
 		x->added_ns += kvw_clock_ns() - x->loop->now_ns;
 	}
-	/* kvw_attempt_end undoes routing's notes of the prompt if the answer has no tokens. */
+	/* If the answer has no tokens, kvw_attempt_end removes the prompt from the routing's
+	 * records. */
 	if (x->request_state == KVW_REQUEST_SENT &&
 		(x->first_token_ns != 0 || x->attempt.decision.chains == 0))
 		kvw_exchange_drop_request(x);
@@ -614,7 +616,7 @@ static bool keep_held(
 	size_t len = x->pass == KVW_PASS_RAW ? used : 0;
 
 	if (x->pass == KVW_PASS_EVENT)
-		return true; /* the head is there already */
+		return true; /* the head was built before */
 	for (int i = held; i < out->count; i++)
 		len += out->iov[i].iov_len;
 	if (kept->body.bytes + len > EARLY_MOST)
@@ -633,7 +635,7 @@ static void pause_if_slow(struct kvw_exchange *x)
 		(full ? x->config->limits_low_water : x->config->limits_high_water))
 		return;
 	kvw_exchange_response_state(x, KVW_RESPONSE_PAUSED);
-	kvw_attempt_await(x, false); /* the exchange waits for its client */
+	kvw_attempt_await(x, false); /* from here on the exchange waits for its client */
 	kvw_timer_clear(&x->loop->timers, &x->timer); /* the write timer watches the client */
 	kvw_metrics_add(x->loop->metrics, KVW_COUNT_BACKPRESSURE_PAUSES, 1);
 }
@@ -691,7 +693,7 @@ static void feed_body(struct kvw_exchange *x, const char *data, size_t len)
 		answer_complete(x, used < len);
 		return;
 	}
-	/* other bytes are comments, which are no progress: the wait goes on */
+	/* other bytes are comments, which are no progress, so that the wait goes on */
 	if (out.payload > 0 || !kvw_exchange_streams_tokens(x))
 		kvw_loop_timer(x->loop, &x->timer, KVW_TIMER_STREAM_IDLE,
 			x->config->timeout_stream_idle_ms);
@@ -765,7 +767,7 @@ void kvw_response_resume(struct kvw_exchange *x)
 	kvw_exchange_response_state(x, KVW_RESPONSE_STREAMING);
 	kvw_attempt_await(x, x->request_state == KVW_REQUEST_SENT);
 	x->last_data_ns = x->loop->now_ns;
-	/* stopped by the pause */
+	/* this timer was stopped by the pause */
 	if (kvw_exchange_streams_tokens(x) && x->first_token_ns == 0)
 		kvw_request_await_token(x, 0);
 	else

@@ -1,5 +1,5 @@
 /*
- * response.h - the response side of an exchange: from the worker's socket to the client's.
+ * response.h - passes a worker's answer on, from the worker's socket to the client's.
  */
 #ifndef KVW_RESPONSE_H
 #define KVW_RESPONSE_H
@@ -10,7 +10,7 @@
  * STREAMING, PAUSED and DONE, or notes that the worker failed. */
 void kvw_response_read(struct kvw_exchange *x);
 
-/* In PAUSED: goes on if the client has taken enough. */
+/* Called in state PAUSED: goes on reading if the client has taken enough. */
 void kvw_response_resume(struct kvw_exchange *x);
 
 #endif

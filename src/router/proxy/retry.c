@@ -1,4 +1,4 @@
-/* retry.c - see retry.h. */
+/* retry.c - decides whether a request that failed may be sent again, and where. */
 #include "proxy/retry.h"
 
 #include "base/clock.h"
@@ -34,7 +34,7 @@ void kvw_budget_finish(struct kvw_budget *budget)
 	pthread_mutex_destroy(&budget->mutex);
 }
 
-/* Makes a period that has passed the last one; two periods without a call leave nothing recent. */
+/* Ends a period that is over; after two periods without a call no payment is recent. */
 static void turn_period(struct kvw_budget *budget, int64_t now_ns)
 {
 	int64_t age_ns = now_ns - budget->period_ns;
@@ -52,7 +52,8 @@ void kvw_budget_pay(struct kvw_budget *budget, uint32_t requests, double share, 
 
 	pthread_mutex_lock(&budget->mutex);
 	seconds = (double)(now_ns - budget->paid_ns) / (double)KVW_NS_PER_S;
-	seconds = seconds < 0 ? 0 : seconds > 10 ? 10 : seconds; /* loops' clocks may cross */
+	/* bounded, since the loops' clocks are not read at the same time */
+	seconds = seconds < 0 ? 0 : seconds > 10 ? 10 : seconds;
 	turn_period(budget, now_ns);
 	paid = share * requests + KVW_BUDGET_PER_S * seconds;
 	budget->recent += paid;

@@ -10,8 +10,9 @@
  *
  * When one worker fails, its requests are repeated elsewhere; when a whole fleet fails, repeats
  * would multiply the load that broke it. So one account of all loops pays for repeats: each request
- * pays in retry.budget of a repeat, each second KVW_BUDGET_PER_S. The account holds the payments of
- * the last 10 to 20 seconds, so that the requests that wait on a dying worker find enough.
+ * pays in the part retry.budget of a repeat, and each second pays in KVW_BUDGET_PER_S repeats. The
+ * account holds the payments of the last 10 to 20 seconds, so that the requests that wait on a
+ * dying worker find enough.
  *
  * Threads: any. The account has a mutex, taken every KVW_BUDGET_BATCH requests of a loop, and for a
  * repeat.
@@ -37,9 +38,10 @@ struct kvw_retry_facts {
 	bool repeatable;       /* inference path */
 	bool idempotent;       /* by method */
 	bool request_held;     /* kvway still has every byte of the request */
-	bool link_reused;      /* the connection had served before */
+	bool link_reused;      /* the connection had carried an earlier request */
 	bool response_byte;    /* the connection brought a byte for this request */
-	bool waited_out;       /* a timeout after the request was sent: the work may be under way */
+	/* a timeout passed after the request was sent, so that the worker may be computing */
+	bool waited_out;
 	uint64_t link_written; /* bytes of this request written to it */
 	uint32_t suspicions;   /* workers, including this one, that the request may have broken */
 	uint32_t retries, retry_limit;
@@ -55,7 +57,7 @@ enum kvw_retry kvw_retry_decide(const struct kvw_retry_facts *facts);
 struct kvw_budget {
 	pthread_mutex_t mutex;
 	double account;      /* repeats */
-	double recent, last; /* payments in this period, in the period before */
+	double recent, last; /* payments in this period, and in the period before */
 	int64_t paid_ns, period_ns;
 };
 

@@ -1,5 +1,6 @@
 /*
- * rewrite.c - see rewrite.h.
+ * rewrite.c - changes a request's body: the salt of its tenant, the model of an alias or of its
+ * group, and members that direct the engine, which a key may send only if its entry allows them.
  */
 #include "proxy/rewrite.h"
 
@@ -56,14 +57,14 @@ void kvw_rewrite_scan(struct kvw_exchange *x)
 {
 	struct kvw_slice tenant = kvw_rewrite_tenant(x);
 
-	/* Without memory the scan has failed. */
+	/* If memory is out the scan fails, which is seen later. */
 	if (x->sagemaker.adapter.len > 0 &&
 		!kvw_scan_set_model(x->scan, x->rewrite.rename_to != NULL
 						     ? kvw_slice_of(x->rewrite.rename_to)
 						     : x->sagemaker.adapter))
 		return;
 	if (x->rewrite.salted || x->rewrite.rename_to != NULL || !x->whole)
-		return; /* the body has the names, or will have none */
+		return; /* the body has its final names already, or gets them now */
 	x->rewrite.alias = kvw_config_alias(x->config, kvw_scan_model(x->scan));
 	if (x->rewrite.alias != NULL &&
 		kvw_scan_set_model(x->scan, kvw_slice_of(x->rewrite.alias->target)))

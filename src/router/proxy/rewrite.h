@@ -11,21 +11,21 @@
 
 #include "proxy/exchange.h"
 
-/* Gives x->scan the salt and the model of the changed body. The whole body was fed to the scan;
- * kvw_scan_finish comes next. */
+/* Gives x->scan the salt and the model of the changed body. Called after the whole body was fed to
+ * the scan, and before kvw_scan_finish. */
 void kvw_rewrite_scan(struct kvw_exchange *x);
 
 /* Changes the body of a whole request, after kvw_scan_finish. KVW_ENOMEM. */
 enum kvw_err kvw_rewrite_body(struct kvw_exchange *x) KVW_MUST_CHECK;
 
-/* The tenant whose requests are kept apart; len 0: no tenant. */
+/* Returns the tenant whose requests are kept apart from others'; len 0: none. */
 struct kvw_slice kvw_rewrite_tenant(const struct kvw_exchange *x);
 
-/* Members that direct the engine and that the request's key may not send, as bits
- * (openai/engine_fields.h): these lose their values. */
+/* Returns the members that direct the engine and that the request's key may not send, as bits
+ * (openai/engine_fields.h): their values are removed. */
 uint32_t kvw_rewrite_fields(const struct kvw_exchange *x);
 
-/* Makes the session the tenant's own, once the key is known. */
+/* Makes the session different from those of other tenants, once the key is known. */
 void kvw_rewrite_session(struct kvw_exchange *x);
 
 #endif

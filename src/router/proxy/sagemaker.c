@@ -1,5 +1,5 @@
 /*
- * sagemaker.c - see sagemaker.h.
+ * sagemaker.c - SageMaker's fields in the head of a request to /invocations, which workers obey.
  */
 #include "proxy/sagemaker.h"
 
@@ -30,7 +30,8 @@ void kvw_sagemaker_note(struct kvw_exchange *x, const struct kvw_head *head)
 		x->sagemaker.session.len = 0;
 }
 
-/* A worker may name its models with any bytes. */
+/* Returns whether a model's name can be written into a header field: a worker may name its models
+ * with any bytes. */
 static bool fits_a_field(const char *name)
 {
 	size_t len = strlen(name);
@@ -56,7 +57,7 @@ void kvw_sagemaker_name_model(
 	kvw_write_field(w, ADAPTER_FIELD, kvw_slice_of(model->name));
 }
 
-/* The id precedes its expiry: `ID; Expires=TIME`. */
+/* The field's value is the id and its expiry: `ID; Expires=TIME`. */
 void kvw_sagemaker_answered(const struct kvw_exchange *x, const struct kvw_head *head)
 {
 	struct kvw_slice id = {NULL, 0};

@@ -13,7 +13,7 @@
 
 #include "proxy/exchange.h"
 
-/* Notes the fields of a request's head. On other paths than /invocations: nothing. */
+/* Notes the fields of a request's head. No effect on other paths than /invocations. */
 void kvw_sagemaker_note(struct kvw_exchange *x, const struct kvw_head *head);
 
 /* Returns whether a session field with this value names no session yet. */

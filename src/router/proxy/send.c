@@ -1,5 +1,5 @@
 /*
- * send.c - the request on its way to a worker: its connection, head and body.
+ * send.c - sends a request to a worker: connects, and writes head and body.
  */
 #include "proxy/send.h"
 
@@ -13,7 +13,7 @@
 
 /* --- the connection --- */
 
-/* The shortage is kvway's, and shows nothing of the worker. */
+/* The shortage of descriptors or memory is kvway's own, and shows nothing of the worker. */
 static void no_means(struct kvw_exchange *x)
 {
 	static const char message[] =
@@ -87,7 +87,7 @@ static void all_sent(struct kvw_exchange *x)
 	if (x->response_state == KVW_RESPONSE_WAITING || x->response_state == KVW_RESPONSE_HELD)
 		kvw_request_await_token(x, x->config->timeout_attempt_ms);
 	else if (x->response_state ==
-		 KVW_RESPONSE_STREAMING) /* an early answer, whose timer the upload was using */
+		 KVW_RESPONSE_STREAMING) /* an early answer, while the upload was using the timer */
 		kvw_loop_timer(loop, &x->timer, KVW_TIMER_STREAM_IDLE,
 			x->config->timeout_stream_idle_ms);
 }
@@ -132,7 +132,8 @@ void kvw_request_send(struct kvw_exchange *x)
 		if (n < 0 && errno == EAGAIN)
 			break;
 		if (n < 0) {
-			/* The worker may have answered before it closed: read first. */
+			/* The worker may have answered before it closed the connection: the answer
+			 * is read first. */
 			a->link->io.writable = false;
 			a->link->io.readable = true;
 			return;
@@ -161,13 +162,14 @@ void kvw_request_send(struct kvw_exchange *x)
 		if (x->upload.body.done)
 			all_sent(x);
 		else
-			/* the client is to send next */
+			/* the next bytes must come from the client */
 			kvw_timer_clear(&x->loop->timers, &x->timer);
 	} else {
 		kvw_loop_timer(x->loop, &x->timer, KVW_TIMER_STREAM_IDLE,
 			x->config->timeout_stream_idle_ms);
 		if (a->link->io.writable)
-			/* no edge will follow: others have their turn first */
+			/* no edge will follow, so that the loop calls again after others had their
+			 * turn */
 			kvw_io_again(&a->link->io);
 	}
 	if (!x->upload.body.done && !x->whole && x->client->io.readable &&

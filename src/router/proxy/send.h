@@ -1,5 +1,5 @@
 /*
- * send.h - the request on its way to a worker.
+ * send.h - sends a request to a worker: connects, and writes head and body.
  */
 #ifndef KVW_SEND_H
 #define KVW_SEND_H
@@ -7,9 +7,9 @@
 #include "fleet/link.h"
 #include "proxy/exchange.h"
 
-/* Takes an idle connection, unless `fresh`, or makes a new one: to CONNECTING or SENDING. Otherwise
- * the attempt has failed, or the client has its answer. on_link: called on each event of the
- * connection. */
+/* Takes an idle connection, unless `fresh`, or makes a new one, and goes to CONNECTING or SENDING.
+ * Otherwise notes the attempt's failure, or has answered the client. on_link: called on each event
+ * of the connection. */
 void kvw_connect(struct kvw_exchange *x, bool fresh, kvw_link_fn on_link);
 
 /* Writes as much of head and body as the attempt's connection takes, a bounded number of times.
@@ -17,8 +17,8 @@ void kvw_connect(struct kvw_exchange *x, bool fresh, kvw_link_fn on_link);
  * read next. */
 void kvw_request_send(struct kvw_exchange *x);
 
-/* The whole request is sent: begins the wait for its first token, at most attempt_ms at this
- * worker; 0: only timeouts.first_token limits the wait. */
+/* Called when the whole request was sent: begins the wait for its first token, for at most
+ * attempt_ms at this worker; 0: only timeouts.first_token limits the wait. */
 void kvw_request_await_token(struct kvw_exchange *x, int64_t attempt_ms);
 
 #endif

@@ -1,10 +1,10 @@
 /*
- * shadow.c - see shadow.h.
+ * shadow.c - sends copies of requests to watched groups.
  *
  * A copy has a connection of its own, which ends with the answer. kvway reads the answer's framing,
- * and its text for a comparison (fidelity.h): a cut answer counts as an error, and a worker that
- * keeps the connection open holds no place. The worker is drawn by the session, so that a session's
- * copies meet its prefix.
+ * and its text for a comparison (fidelity.h): so that a cut answer counts as an error, and a worker
+ * that keeps the connection open does not hold the copy's place. The worker is drawn by the
+ * session, so that a session's copies meet its prefix.
  */
 #include "proxy/shadow.h"
 
@@ -26,9 +26,9 @@
 #define HEAD_MOST 8192
 
 struct kvw_shadow {
-	TAILQ_ENTRY(kvw_shadow) entry; /* of the loop's list of running or of ended copies */
+	TAILQ_ENTRY(kvw_shadow) entry; /* link in the loop's list of running or of ended copies */
 	struct kvw_loop *loop;
-	struct kvw_in_force *in_force; /* counted as a request of these settings */
+	struct kvw_in_force *in_force; /* settings in which the copy counts as a request */
 	uint8_t label;                 /* the label of its group in metrics */
 	struct kvw_worker *worker;     /* held */
 	struct kvw_link *link;
@@ -37,17 +37,17 @@ struct kvw_shadow {
 	bool connected;
 	char *text; /* head and body; owned */
 	size_t len, sent;
-	size_t counted; /* of groups.shadow_memory, in bytes */
+	size_t counted; /* bytes charged to groups.shadow_memory */
 	uint64_t received, most;
 	/* compares the copy's answer with the client's; NULL: no comparison */
 	struct kvw_fidelity *fidelity;
 	int64_t begun_ns;
-	uint8_t matched; /* number of the last bytes that match the head's end */
+	uint8_t matched; /* how many of the last bytes match the end of a head */
 	bool body;       /* the head has ended */
-	struct kvw_body answer; /* body of the answer, after the head */
+	struct kvw_body answer; /* parser of the answer's body */
 	int status;
 	size_t head_len;
-	char head[HEAD_MOST]; /* beginning of the answer; head_len bytes */
+	char head[HEAD_MOST]; /* first head_len bytes of the answer */
 };
 
 /* --- its memory --- */
@@ -124,7 +124,7 @@ void kvw_shadow_finish(struct kvw_loop *loop)
 
 /* --- its connection --- */
 
-/* Searches the head's end. Returns how many of the bytes belong to the head. */
+/* Looks for the head's end. Returns how many of the bytes belong to the head. */
 static size_t skip_head(struct kvw_shadow *s, const char *data, size_t len)
 {
 	static const char head_end[] = "\r\n\r\n";
@@ -211,7 +211,7 @@ static void send_rest(struct kvw_shadow *s)
 
 		if (n < 0 && errno == EAGAIN)
 			return;
-		if (n < 0) { /* the next read has the cause */
+		if (n < 0) { /* the next read will return the cause */
 			io->writable = false;
 			io->readable = true;
 			return;
@@ -289,7 +289,8 @@ static void on_copy_timer(struct kvw_timer *timer, int64_t now_ns)
 
 /* --- its beginning --- */
 
-/* The body for the group's workers, preceded by `room` bytes for a head. NULL: unavailable. */
+/* Copies the body with the group's name for the model, after `room` bytes for a head. NULL: not
+ * possible. */
 static char *copy_body_for_group(
 	struct kvw_exchange *x, const struct kvw_model_group *group, size_t room, size_t *len)
 {
@@ -322,7 +323,7 @@ fail:
 	return NULL;
 }
 
-/* Makes head and body. False: unavailable. */
+/* Makes head and body. False: not possible. */
 static bool make_text(
 	struct kvw_exchange *x, const struct kvw_model_group *group, struct kvw_shadow *s)
 {
@@ -334,7 +335,8 @@ static bool make_text(
 		.client = kvw_slice_of(x->client->address),
 		.https = x->client->https,
 		.framing = KVW_FRAME_LENGTH,
-		.content_length = UINT64_MAX >> 1, /* the longest value: for room */
+		/* the largest value, to make room for its digits */
+		.content_length = UINT64_MAX >> 1,
 		.bearer = kvw_slice_of(loop->auth != NULL ? s->worker->api_key : NULL),
 		.extra = KVW_SLICE("Via: 1.1 kvway\r\nConnection: close\r\n"),
 	};
@@ -358,7 +360,7 @@ static bool make_text(
 	return true;
 }
 
-/* Chooses among usable workers by the session. NULL: none is usable. */
+/* Chooses a usable worker by the session. NULL: none is usable. */
 static struct kvw_worker *choose_worker(struct kvw_exchange *x, const struct kvw_model_group *group)
 {
 	struct kvw_fleet_table *table = &x->loop->candidates;
@@ -411,7 +413,7 @@ static bool start_copy(
 	return true;
 }
 
-/* The copy is counted before it is made, so that all loops together keep to the limit. */
+/* Counted before the copy is made, so that all loops together keep to the limit. */
 static void make_copy(struct kvw_exchange *x, const struct kvw_model_group *group)
 {
 	_Atomic int64_t *shadows = &x->loop->shared->shadows;
@@ -430,7 +432,7 @@ static void make_copy(struct kvw_exchange *x, const struct kvw_model_group *grou
 	free(s);
 }
 
-/* Decides whether a copy is due. Each group draws for itself. */
+/* Decides by chance whether a copy is made; each group draws for itself. */
 static bool is_copy_due(const struct kvw_exchange *x, const struct kvw_model_group *group)
 {
 	uint64_t drawn = XXH3_64bits_withSeed(x->request_id.data, x->request_id.len, group->hash);

@@ -1,4 +1,7 @@
-/* shared.c - see shared.h. */
+/*
+ * shared.c - the data that all event loops share: limits, the account of repeats, the order to
+ * drain, owners of stored responses.
+ */
 #include "proxy/shared.h"
 
 #include <string.h>
@@ -107,7 +110,7 @@ void kvw_shared_handshake_release(struct kvw_shared *shared)
 	atomic_fetch_sub_explicit(&shared->handshakes, 1, memory_order_relaxed);
 }
 
-/* Counted before it is taken, so that all loops together keep to the limit. */
+/* Added before the check, so that all loops together keep to the limit. */
 bool kvw_shared_shadow_take(struct kvw_shared *shared, int64_t most, size_t bytes)
 {
 	int64_t before = atomic_fetch_add_explicit(

@@ -1,5 +1,5 @@
 /*
- * shared.h - the shared data of all event loops: limits, the account of repeats, the order to
+ * shared.h - the data that all event loops share: limits, the account of repeats, the order to
  * drain, owners of stored responses.
  *
  * Threads: all loops, and the main thread, which orders the drain.
@@ -28,25 +28,26 @@ enum kvw_drain {
 };
 
 struct kvw_shared {
-	const struct kvw_config *config; /* of the process's start; borrowed */
-	struct kvw_account *memory;      /* limits.body_memory; borrowed */
+	const struct kvw_config *config; /* configuration of the process's start; borrowed */
+	struct kvw_account *memory;      /* counts limits.body_memory; borrowed */
 	struct kvw_front front;          /* trusted proxies */
-	struct kvw_owners *owners;       /* the workers of /v1/responses ids */
+	struct kvw_owners *owners;       /* which worker keeps which response of /v1/responses */
 	struct kvw_admission *admission; /* decides which requests may be sent now */
 	struct kvw_rate_table *rates;    /* use of the limits of keys, tenants and models */
-	struct kvw_budget repeats;       /* requests that may be sent to another worker */
-	enum kvw_drain drain; /* the way of the drain; written before `draining` */
+	struct kvw_budget repeats;       /* account that pays for repeats at other workers */
+	enum kvw_drain drain; /* how to drain; written before `draining` */
 	_Atomic bool draining;
-	struct kvw_pd_shared *pd;        /* knowledge of transfers between workers (pd.h) */
+	struct kvw_pd_shared *pd;        /* what is learned of transfers between workers (pd.h) */
 	int64_t connections_most; /* limits.connections, or fewer where descriptors are scarce */
-	struct kvw_reserve reserve;        /* of all loops' acceptors */
-	_Atomic int64_t lack_logged_ns;    /* of kvw_shared_lacks */
+	struct kvw_reserve reserve;        /* descriptor that all acceptors keep in reserve */
+	_Atomic int64_t lack_logged_ns;    /* when kvw_shared_lacks last returned true */
 	_Atomic int64_t unread_logged_ns;  /* of unread.c */
 	/* Each on its own cache line, since every connection or body writes them. */
 	_Alignas(64) _Atomic int64_t connections; /* of clients */
-	_Atomic int64_t handshakes; /* of these connections: TLS has begun and is not ready */
+	/* connections among these whose TLS handshake has begun and not ended */
+	_Atomic int64_t handshakes;
 	_Alignas(64) _Atomic int64_t shadows;     /* copies under way */
-	_Atomic int64_t shadow_bytes;             /* bytes that the copies hold */
+	_Atomic int64_t shadow_bytes;             /* memory of the copies in bytes */
 };
 
 struct kvw_pd_shared;

@@ -1,4 +1,4 @@
-/* silence.c - see silence.h. */
+/* silence.c - bytes for a client whose stream waits (http.keep_alive_comments). */
 #include "proxy/silence.h"
 
 #include <string.h>
@@ -8,7 +8,7 @@
 
 #define COMMENT   ": keep-alive\n\n"
 #define HEAD_ROOM 2048
-/* longest error's event, bytes; for a longer error the event has only the status */
+/* longest event of an error in bytes; a longer one is replaced by the bare status */
 #define EVENT     ((size_t)8 << 10)
 
 static bool in_chunks(const struct kvw_exchange *x)
@@ -32,7 +32,7 @@ static void send_piece(struct kvw_exchange *x, const char *data, size_t len)
 		kvw_client_send(x->client, iov + 1, 1);
 }
 
-/* Sends the head of a stream that no worker has begun. */
+/* Sends the head of a stream, before any worker has begun one. */
 static void send_own_head(struct kvw_exchange *x)
 {
 	char head[HEAD_ROOM];
@@ -57,8 +57,8 @@ static void send_own_head(struct kvw_exchange *x)
 	kvw_client_send(x->client, &iov, 1);
 }
 
-/* Opens the answer for the client. False: the worker's held head is not one of a stream without an
- * end. */
+/* Opens the answer for the client. False: a worker's held head is not one of a stream whose length
+ * is open. */
 static bool open_answer(struct kvw_exchange *x)
 {
 	struct kvw_held *held = &x->attempt.held;

@@ -17,18 +17,18 @@
 #include "http/head.h"
 #include "proxy/exchange.h"
 
-/* The request is known, and waits from now on: starts x->silence.timer, if kvway sends comments of
- * its own. */
+/* Called when the request is known and may wait from now on: starts x->silence.timer, if kvway
+ * sends comments of its own. */
 void kvw_silence_await(struct kvw_exchange *x);
 
-/* Sends the client a comment, if it can have one now. */
+/* Sends the client a comment, if its answer allows one now. */
 void kvw_silence_comment(struct kvw_exchange *x);
 
-/* Chooses how the body of a worker's answer passes on, for an opened exchange. */
+/* Returns how the body of a worker's answer is passed on in an opened exchange. */
 enum kvw_pass kvw_silence_pass(const struct kvw_exchange *x, const struct kvw_head *head);
 
-/* Ends the client's stream with one event for a worker's answer that is complete, held, and no
- * stream (KVW_PASS_EVENT). */
+/* Ends the client's stream with one event that has a worker's whole answer, when that answer is
+ * complete, held, and not a stream (KVW_PASS_EVENT). */
 void kvw_silence_held(struct kvw_exchange *x);
 
 /* Sends an error's body as an event, and the end of the stream. The caller sets the states. */

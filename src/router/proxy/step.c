@@ -1,4 +1,4 @@
-/* step.c - see step.h. */
+/* step.c - the steps of a request, from the scan of its body until it is sent to a worker. */
 #include "proxy/step.h"
 
 #include "admin/explanation.h"
@@ -53,7 +53,8 @@ static enum kvw_stepped run_dry(
 	return stepped;
 }
 
-/* Where the way begins, or goes on: with the step that waits behind the lease. */
+/* Returns the step with which the walk begins: the first one, or if the request has waited after
+ * its lease was taken, the step in which it waited. */
 static size_t first_step(const struct kvw_exchange *x)
 {
 	size_t i = 0;

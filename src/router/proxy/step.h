@@ -18,33 +18,36 @@
 #include "proxy/in_force.h"
 
 enum kvw_stepped {
-	KVW_STEP_ON,     /* to the next step */
-	/* attempt.decision names a worker: to the next step that does not choose */
+	KVW_STEP_ON,     /* the request goes on to the next step */
+	/* attempt.decision names a worker: the request goes on to the next step that does not
+	 * choose */
 	KVW_STEP_CHOSEN,
-	KVW_STEP_WAITS,  /* the request's state says for what */
+	KVW_STEP_WAITS,  /* the request waits; its state says for what */
 	KVW_STEP_ANSWERED, /* by kvway itself */
-	KVW_STEP_AGAIN,    /* from the first step: an earlier step's finding has changed */
+	/* the request begins again with the first step, since the finding of an earlier step has
+	 * changed */
+	KVW_STEP_AGAIN,
 };
 
-/* Data that the steps of one walk pass on. */
+/* Data that the steps of one walk pass to each other. */
 struct kvw_way {
 	struct kvw_candidates set; /* workers that can have the request; borrowed from the loop */
-	/* Callbacks that go on with an exchange after an event: */
+	/* Functions that continue an exchange after an event. on_link: of its connection; */
 	kvw_link_fn on_link;
 	kvw_token_fn *on_tokens;
-	void (*on_leg)(struct kvw_exchange *x); /* its prompt was prefilled elsewhere, or not */
+	void (*on_leg)(struct kvw_exchange *x); /* its prefill elsewhere has ended */
 	kvw_timer_fn on_lease;                  /* of kvw_parted's timer */
 };
 
 struct kvw_step {
 	const char *name;
-	bool chooses; /* the step chooses a worker; skipped once one is chosen */
-	bool acts;    /* the step acts on more than the request: skipped in a dry run (dry.h) */
-	/* NULL: all settings need the step. The loop's parts are there, its settings are not
-	 * yet. */
+	bool chooses; /* the step chooses a worker, and is skipped once one is chosen */
+	bool acts; /* the step changes more than the request, and is skipped in a dry run (dry.h) */
+	/* Returns whether these settings need the step; NULL: all settings do. The loop's parts
+	 * exist, but its settings are not set yet. */
 	bool (*needed)(const struct kvw_loop *loop, const struct kvw_config *config);
 	enum kvw_stepped (*run)(struct kvw_exchange *x, struct kvw_way *way);
-	/* Replaces `run` in a dry run; NULL: `run` itself. */
+	/* Called instead of `run` in a dry run; NULL: `run` itself. */
 	enum kvw_stepped (*dry)(struct kvw_exchange *x, struct kvw_way *way);
 };
 

@@ -1,5 +1,5 @@
 /*
- * tried.c - see tried.h.
+ * tried.c - remembers the workers that have failed a request, and finds those that are left for it.
  */
 #include "proxy/tried.h"
 
@@ -34,7 +34,7 @@ static bool has_failed(const struct kvw_tried *tried, const struct kvw_worker *w
 	return false;
 }
 
-/* Whether another data-parallel rank of its server has failed the request. */
+/* Returns whether another data-parallel rank of the worker's server has failed the request. */
 static bool server_has_failed(const struct kvw_exchange *x, const struct kvw_worker *worker)
 {
 	for (uint32_t i = 0; worker->rank != KVW_RANK_NONE && i < x->tried.count; i++)
@@ -44,7 +44,7 @@ static bool server_has_failed(const struct kvw_exchange *x, const struct kvw_wor
 	return false;
 }
 
-/* Whether a worker of a server that has not failed the request is usable. */
+/* Returns whether a worker is usable whose server has not failed the request. */
 static bool has_other_server(const struct kvw_exchange *x, const struct kvw_fleet_table *table)
 {
 	for (size_t i = 0; i < table->count; i++) {

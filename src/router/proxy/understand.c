@@ -1,5 +1,5 @@
 /*
- * understand.c - reads the meaning of a whole request: the scan of its body, and its use.
+ * understand.c - finds out what a whole request asks for: scans its body, and uses the result.
  *
  * A scan's arrays are as large as a sixteenth of the prompt. The request needs them until a worker
  * is picked, and then waits for seconds. So the scan goes back to the loop at once, where the next
@@ -15,16 +15,17 @@
 #include "proxy/pd.h"
 #include "proxy/rewrite.h"
 
-/* A scan that served a huge prompt is not worth keeping. */
+/* A scan that needed more than this for a huge prompt is freed. */
 #define SCAN_KEPT_BYTES ((size_t)256 << 10)
 
-/* Scans borrow names of the configuration: the loop keeps only scans of the one in force. */
+/* Returns whether these settings are in force now. Scans borrow names of the configuration, so that
+ * the loop keeps only scans of the one in force. */
 static bool in_force(const struct kvw_exchange *x)
 {
 	return x->in_force == x->loop->in_force;
 }
 
-/* NULL: out of memory. */
+/* Takes a scan from the loop's idle ones, or makes one. NULL: out of memory. */
 static struct kvw_scan *take_scan(const struct kvw_exchange *x)
 {
 	const struct kvw_strings *fields = &x->config->session_body_fields;
@@ -89,7 +90,7 @@ void kvw_request_read_query(struct kvw_exchange *x)
 	x->route.model = x->named.text;
 }
 
-/* The model that the body names, or with priority the head. */
+/* Returns the model that the head names, or else the body. */
 static struct kvw_slice named_model(const struct kvw_exchange *x)
 {
 	if (x->sagemaker.adapter.len > 0)
@@ -97,8 +98,8 @@ static struct kvw_slice named_model(const struct kvw_exchange *x)
 	return x->scan == NULL ? (struct kvw_slice){NULL, 0} : kvw_scan_model(x->scan);
 }
 
-/* Notes the model meant by a body that names none, which is the model of its engine: a client's
- * omission must not change which limits and keys count. */
+/* Notes the model that is meant by a body that names none, which is the only model of its engine:
+ * leaving the name out must not change which limits and keys count. */
 static void note_meant(struct kvw_exchange *x)
 {
 	if (x->scan == NULL || !x->path.prompt)
@@ -110,7 +111,8 @@ static void note_meant(struct kvw_exchange *x)
 	}
 }
 
-/* The model's name; the query's precedes the model meant by a body without a name. */
+/* Returns the model's name: the query's, or else that of the model meant by a body without a
+ * name. */
 static struct kvw_slice asked_model(const struct kvw_named *named)
 {
 	if (named->text.len == 0 && named->meant != NULL)
@@ -151,7 +153,7 @@ void kvw_request_keep_known_model(struct kvw_exchange *x)
 		keep_model(x);
 }
 
-/* Units of all chains together, to learn bytes per token; 0: nothing to learn. */
+/* Returns the units of all chains together, to learn bytes per token; 0: nothing can be learned. */
 static uint64_t units_of_chains(const struct kvw_route_request *route)
 {
 	uint64_t units = 0;
@@ -175,7 +177,7 @@ void kvw_request_scan_finish(struct kvw_exchange *x)
 	kvw_rewrite_scan(x);
 	x->scanned = kvw_scan_finish(x->scan, &x->route) == KVW_OK;
 	x->streams = x->scanned && x->route.stream;
-	x->path.api = x->route.api; /* /invocations stands for another path from now on */
+	x->path.api = x->route.api; /* the body has shown the path for which /invocations stands */
 	x->greedy = x->scanned && kvw_scan_greedy(x->scan);
 	if (!x->scanned)
 		keep_model(x);
@@ -192,7 +194,7 @@ void kvw_request_scan_finish(struct kvw_exchange *x)
 
 struct kvw_slice kvw_request_body_model(const struct kvw_exchange *x)
 {
-	/* A form's header says how to read it, which kvway does not compare with the scan's way. */
+	/* How a form is read depends on its header, which the scan does not check. */
 	if (x->scan == NULL || !x->scanned || x->path.api == KVW_API_AUDIO)
 		return (struct kvw_slice){NULL, 0};
 	if (x->rewrite.alias != NULL)
@@ -213,7 +215,7 @@ void kvw_request_scan_release(struct kvw_exchange *x)
 	give_back(x, x->scan);
 	x->scan = NULL;
 	(void)kvw_request_scan_charge(x);
-	/* drop the members borrowed from the scan */
+	/* drops the members that are borrowed from the scan */
 	x->route = (struct kvw_route_request){.api = x->path.api,
 		.session = x->head_session,
 		.model = asked_model(&x->named),
@@ -233,14 +235,14 @@ void kvw_request_scan_again(struct kvw_exchange *x)
 	if (x->scan == NULL)
 		return;
 	if (!kvw_upload_read_again(&x->upload, feed_again, x->scan))
-		return; /* the body passed before: cannot happen */
+		return; /* cannot happen: the body passed before */
 	kvw_request_scan_finish(x);
 	(void)kvw_request_scan_charge(x);
 }
 
 /* --- exact tokens, for a strategy that wants them --- */
 
-/* Finds the prompt's token ids, where there are some. Borrowed from the scan or the list. */
+/* Finds the prompt's token ids, if they are known. Borrowed from the scan or the list. */
 static bool find_tokens(const struct kvw_exchange *x, struct kvw_kvprompt *prompt)
 {
 	struct kvw_scan_exact exact;

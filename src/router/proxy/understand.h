@@ -1,5 +1,5 @@
 /*
- * understand.h - reads the meaning of a whole request: the scan of its body.
+ * understand.h - finds out what a whole request asks for, by scanning its body.
  */
 #ifndef KVW_UNDERSTAND_H
 #define KVW_UNDERSTAND_H
@@ -8,18 +8,18 @@
 
 void kvw_request_scan_begin(struct kvw_exchange *x);
 
-/* Charges the scan's present memory to limits.body_memory: some bodies are read into many times
- * their size. True: the scan holds more than before. */
+/* Charges the scan's present memory to limits.body_memory, since some bodies are read into many
+ * times their size. True: the scan holds more than before. */
 bool kvw_request_scan_charge(struct kvw_exchange *x);
 
 /* Fills x->route, after the whole body was fed. */
 void kvw_request_scan_finish(struct kvw_exchange *x);
 
-/* The model that the body itself names as its client sent it, or means by naming none; after
- * kvw_request_scan_finish. len 0: not known for certain. */
+/* Returns the model that the body names as its client sent it, or means by naming none; called
+ * after kvw_request_scan_finish. len 0: not known for certain. */
 struct kvw_slice kvw_request_body_model(const struct kvw_exchange *x);
 
-/* Gives the scan back; x->route then has only values of the head and x->named. */
+/* Gives the scan back; afterwards x->route has only values of the head and x->named. */
 void kvw_request_scan_release(struct kvw_exchange *x);
 
 /* Reads the model that the query names, without a scan. */

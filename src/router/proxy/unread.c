@@ -1,11 +1,11 @@
 /*
- * unread.c - see unread.h.
+ * unread.c - handles bodies that kvway cannot read.
  *
  * kvway cannot see the model of a compressed prompt, which would reach a worker of any model. vLLM
  * and SGLang read no compressed body either, so kvway asks the client for a plain one (RFC 9110
  * section 15.5.16). The same holds for a body that is no JSON, or has another media type: where all
- * workers serve one model the worker answers; where they do not, chance would choose the worker, so
- * kvway answers.
+ * workers serve one model the worker answers; where they serve several, the request would reach any
+ * worker by chance, so kvway answers.
  *
  * kvway reads an answer to a prompt as it passes: for its usage, which limits charge, its errors
  * and ids. No engine compresses its answer, but a sidecar or an ingress before the engine may if

@@ -1,6 +1,6 @@
 /*
- * unread.h - bodies that kvway cannot read, of requests and of answers: refused, avoided or at
- * least counted.
+ * unread.h - refuses, avoids or at least counts bodies that kvway cannot read, of requests and of
+ * answers.
  */
 #ifndef KVW_UNREAD_H
 #define KVW_UNREAD_H

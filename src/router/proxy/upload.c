@@ -1,5 +1,6 @@
 /*
- * upload.c - see upload.h.
+ * upload.c - the received bytes of one request: its head, and the part of its body that has
+ * arrived.
  *
  * A body is seldom copied: an edit moves the following bytes within the edit's block of 8 or 64
  * KiB, and all other blocks stay as received. A chunked body first loses its framing, block by
@@ -12,7 +13,7 @@
 
 #include "base/clock.h"
 
-#define PIECES 64 /* most pieces of a body in one pass */
+#define PIECES 64 /* limit of pieces of a body that are handled at a time */
 
 enum kvw_err kvw_upload_feed(struct kvw_upload *u, kvw_body_data_fn on_data, void *arg)
 {
@@ -144,7 +145,7 @@ bool kvw_upload_whole(const struct kvw_upload *u, struct kvw_slice *out, char **
 
 struct payload {
 	struct kvw_block *block;
-	uint32_t end; /* end of the bytes that the block keeps */
+	uint32_t end; /* end of the bytes that stay in the block */
 };
 
 static void keep_payload(void *arg, const char *data, size_t len)
@@ -155,7 +156,7 @@ static void keep_payload(void *arg, const char *data, size_t len)
 	payload->end += (uint32_t)len;
 }
 
-/* The body was read once without an error. */
+/* The body was read once without an error, so that this cannot fail. */
 static void drop_framing(struct kvw_upload *u)
 {
 	struct kvw_cursor begin = kvw_upload_body(u);
@@ -177,7 +178,7 @@ static void drop_framing(struct kvw_upload *u)
 	u->content_length = u->received = body.payload_bytes;
 }
 
-/* From the last edit to the first: earlier places then do not move. */
+/* From the last edit to the first, so that the places of earlier edits do not move. */
 enum kvw_err kvw_upload_change(
 	struct kvw_upload *u, struct kvw_block_pool *pool, const struct kvw_splice *splice)
 {

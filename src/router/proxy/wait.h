@@ -5,9 +5,9 @@
  * A waiting request is in WAITING; x->wait has the kind, the begin and the limit of the wait. Each
  * kind of waiting is defined by the file that begins it: "newer model lists" (lacking.c), "a worker
  * of its model" (waking.c), "room at a worker" (admit.c), "the prompt's tokens" (prepare.c), "the
- * text of /metrics" (local.c), "its prompt to be prefilled" (leg.c). No lease is taken and no worker
- * asked meanwhile, but for the last: its decoder is leased, its prefiller asked. The access log has
- * the kind's name, errors have its text.
+ * text of /metrics" (local.c), "its prompt to be prefilled" (leg.c). While it waits a request has
+ * no lease and asks no worker, except in the last kind, in which it has the decoder's lease and
+ * asks the prefiller. The access log has the kind's name, errors have its text.
  *
  * Threads: those of the exchange's loop.
  */
@@ -23,7 +23,7 @@ struct kvw_loop;
 /* How a wait ends. */
 enum kvw_waited {
 	KVW_WAITED,         /* the awaited event happened */
-	KVW_WAITED_EXPIRED, /* the wait's limit, or the request's own time, has passed */
+	KVW_WAITED_EXPIRED, /* the wait's limit, or the request's own time limit, has passed */
 	KVW_WAITED_LEFT,    /* the client left, or is answered for another reason */
 };
 
@@ -31,8 +31,9 @@ enum kvw_waited {
 struct kvw_wait_kind {
 	const char *name; /* a word for the access log */
 	const char *text; /* for errors: "the request waited for TEXT" */
-	uint8_t timer;    /* enum kvw_timer_kind of its limit */
-	/* The list of requests in this kind of wait, in order of arrival; NULL: no list. */
+	uint8_t timer;    /* the timer that limits the wait (enum kvw_timer_kind) */
+	/* Returns the list of requests in this kind of wait, in order of arrival; NULL: there is no
+	 * list. */
 	struct kvw_exchange_list *(*list)(struct kvw_loop *loop);
 	/* Releases what the wait holds. NULL: it holds nothing. */
 	void (*ended)(struct kvw_exchange *x, enum kvw_waited how);
@@ -45,17 +46,18 @@ struct kvw_wait_kind {
 struct kvw_waiting {
 	const struct kvw_wait_kind *kind; /* NULL: the request does not wait */
 	int64_t since_ns;
-	int64_t until_ns; /* 0: limited only by the client and its other timers */
-	/* all waits of the request: */
+	/* limit of the wait; 0: only the client and the request's other timers limit it */
+	int64_t until_ns;
+	/* sums over all waits of the request: */
 	const struct kvw_wait_kind *longest; /* NULL: the request has not waited */
 	int64_t longest_ns, total_ns;
 };
 
-/* Makes x, in ROUTING or READ_HEAD, wait from now on. until_ns: 0 without a limit of the wait's
+/* Makes x, in ROUTING or READ_HEAD, wait from now on. until_ns: limit of the wait; 0: none of its
  * own. */
 void kvw_wait_begin(struct kvw_exchange *x, const struct kvw_wait_kind *kind, int64_t until_ns);
 
-/* Ends the wait of x, in WAITING: x goes to ROUTING, or, if it has ended, stays so. */
+/* Ends the wait of x, in WAITING: x goes to ROUTING, unless it has ended already. */
 void kvw_wait_end(struct kvw_exchange *x, enum kvw_waited how);
 
 /* Handles the end of x->timer, which limits the wait. */

@@ -1,4 +1,7 @@
-/* waking.c - see waking.h. */
+/*
+ * waking.c - lets a request wait for a worker when its model is known but has none
+ * (discovery.wake.hold).
+ */
 #include "proxy/waking.h"
 
 #include <stdio.h>
@@ -12,7 +15,7 @@
 #define CODE "model_waking"
 #define NAME_MOST 256
 
-/* The model, if a request such as this one may wait for it. */
+/* Returns the model, if a request such as this one may wait for it. */
 static struct kvw_wake_model *model_to_wake(const struct kvw_exchange *x)
 {
 	if (x->config->discovery_wake_hold_ms == 0 || x->route.model.len == 0 ||
@@ -81,13 +84,13 @@ static const struct kvw_wait_kind a_worker = {
 static void wait_for_model(struct kvw_exchange *x, struct kvw_wake_model *model, int64_t until_ns)
 {
 	x->waking.model = model;
-	/* to a worker that is gone: the new workers have not been judged */
+	/* admission had chosen a worker that is gone; the new workers have not been judged */
 	x->admission.admitted = false;
 	kvw_wakes_hold(model);
 	kvw_wait_begin(x, &a_worker, until_ns);
 }
 
-/* Notes the begin of the wait, and returns its limit. */
+/* Notes that the wait begins, and returns its limit. */
 static int64_t limit_of(struct kvw_exchange *x)
 {
 	int64_t deadline_ns = kvw_admit_deadline_ns(x), until_ns;
@@ -152,7 +155,8 @@ static bool any_waits(const struct kvw_loop *loop, const struct kvw_wake_model *
 	const struct kvw_exchange *x;
 
 	if (atomic_load_explicit(&model->held, memory_order_relaxed) == 0)
-		return false; /* no loop has one: all that wait here are for other models */
+		/* no loop has such a request: all that wait here are for other models */
+		return false;
 	TAILQ_FOREACH(x, &loop->waking, entry)
 		if (x->waking.model == model)
 			return true;
@@ -191,7 +195,7 @@ static bool is_ready(const struct kvw_loop *loop, const struct kvw_candidate *it
 				       memory_order_relaxed) == KVW_HEALTH_UP;
 }
 
-/* Promises, admission.max_wait and timeouts.first_token count from now on. */
+/* From here on promises, admission.max_wait and timeouts.first_token count from the beginning. */
 static void forget_hold(struct kvw_exchange *x)
 {
 	int64_t now_ns = x->loop->now_ns;

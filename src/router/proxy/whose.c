@@ -1,5 +1,6 @@
 /*
- * whose.c - see whose.h.
+ * whose.c - finds the worker and the tenant of an object that one worker alone keeps and clients
+ * request by id.
  */
 #include "proxy/whose.h"
 
@@ -27,7 +28,7 @@ void kvw_whose_take(const struct kvw_exchange *x, struct kvw_slice id)
 	kvw_owners_set(x->loop->shared->owners, id, tenant_of(x), x->attempt.worker->id);
 }
 
-/* The id in the arrived bytes, once it is there; len 0: not yet, or none. */
+/* Returns the id in the bytes that have arrived; len 0: it is not there yet, or there is none. */
 static struct kvw_slice seek_id(
 	struct kvw_made *made, const char *data, size_t len, struct kvw_slice prefix)
 {

@@ -1,5 +1,5 @@
 /*
- * words.c - names of states, timers and ends of a request, for its trace.
+ * words.c - the names of a request's states, timers and ends, for its trace.
  */
 #include "admin/metrics.h"
 #include "feeds/sources.h"
@@ -29,7 +29,7 @@ static const char *const response_states[KVW_RESPONSE_STATES] = {
 	[KVW_RESPONSE_ENDED] = "ended",
 };
 
-/* Named like the keys that set them, where there is one. */
+/* Timers have the names of the keys that set them, where there is one. */
 static const char *const timers[] = {
 	[KVW_TIMER_CLIENT_IDLE] = "timeouts.client_idle",
 	[KVW_TIMER_HEAD] = "timeouts.head",

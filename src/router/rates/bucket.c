@@ -1,9 +1,9 @@
-/* bucket.c - see bucket.h. */
+/* bucket.c - budgets per minute and per day, each in one atomic word. */
 #include "rates/bucket.h"
 
 #define MINUTE_NS 60e9
-#define MOST_NS   1e17 /* three years: sums of some stay below 2^63 */
-#define LATEST_NS (INT64_C(1) << 62) /* latest full_ns, whatever the bucket owes */
+#define MOST_NS   1e17 /* three years: sums of some such times stay below 2^63 */
+#define LATEST_NS (INT64_C(1) << 62) /* latest full_ns, however much the bucket owes */
 
 int64_t kvw_rate_ns(int64_t units, int64_t per_minute)
 {
@@ -12,13 +12,13 @@ int64_t kvw_rate_ns(int64_t units, int64_t per_minute)
 	return ns < MOST_NS ? (int64_t)(ns + 0.5) : (int64_t)MOST_NS;
 }
 
-/* Base of a change: a full bucket does not get fuller. */
+/* Returns the time from which a change counts: a bucket that is full does not get fuller. */
 static int64_t from_ns(int64_t full_ns, int64_t now_ns)
 {
 	return full_ns > now_ns ? full_ns : now_ns;
 }
 
-/* full_ns after this was taken. */
+/* Returns the full_ns after units of cost_ns were taken. */
 static int64_t later(int64_t full_ns, int64_t cost_ns, int64_t now_ns)
 {
 	int64_t from = from_ns(full_ns, now_ns);

@@ -1,4 +1,7 @@
-/* rates.c - see rates.h. */
+/*
+ * rates.c - checks requests against the limits of their key, tenant and model, and charges their
+ * use.
+ */
 #include "rates/rates.h"
 
 #include <stdio.h>
@@ -6,9 +9,11 @@
 #include <time.h>
 
 #define DAY_NS        (INT64_C(86400) * 1000000000)
-#define RUNNING_NS    (INT64_C(1) * 1000000000) /* assumed, since ends are not known */
+/* assumed time until a running request ends, since ends cannot be predicted */
+#define RUNNING_NS    (INT64_C(1) * 1000000000)
 #define LEARN_SHARE   8
-#define ANSWERS_MOST  (UINT64_C(1) << 24) /* limit against overflow of products */
+/* limit of answers' tokens, so that products do not overflow */
+#define ANSWERS_MOST  (UINT64_C(1) << 24)
 
 static int64_t burst_of(const struct kvw_rate_limits *limits)
 {
@@ -41,7 +46,7 @@ static int64_t tokens_ns(const struct kvw_rate_charge *charge, uint64_t tokens)
 	return kvw_rate_ns(least_ns(tokens), charge->limits.tokens_per_minute);
 }
 
-/* Each takes its own, or nothing. */
+/* Takes one of the party's concurrent requests, or nothing. */
 static bool take_running(const struct kvw_rate_charge *charge)
 {
 	_Atomic int64_t *running = &charge->subject->running;
@@ -84,8 +89,8 @@ static void give_requests(const struct kvw_rate_charge *charge)
 			kvw_rate_ns(1, charge->limits.requests_per_minute));
 }
 
-/* Charges the excess over the prediction, or gives the rest back; the sum is the cost of the used
- * tokens. */
+/* Charges the tokens by which the use exceeds the prediction, or gives the rest back, so that the
+ * sum is the cost of the used tokens. */
 static void correct_tokens(const struct kvw_rate_charge *charge, uint64_t before, uint64_t after,
 	uint64_t day, int64_t now_ns)
 {
@@ -101,7 +106,7 @@ static void correct_tokens(const struct kvw_rate_charge *charge, uint64_t before
 		kvw_day_correct(&charge->subject->day, least_ns(after) - least_ns(before), day);
 }
 
-/* Takes all of one party's, or nothing. */
+/* Takes everything from one party's budgets, or nothing. */
 static bool take_one(const struct kvw_rate_ticket *ticket, const struct kvw_rate_charge *charge,
 	int64_t now_ns, enum kvw_rate_limited *limit)
 {
@@ -144,7 +149,7 @@ static int64_t day_left_ns(uint64_t day, const struct kvw_rate_time *time)
 	return (int64_t)(day + 1) * DAY_NS - time->utc_ns;
 }
 
-/* Time until one party's limits allow the request. */
+/* Returns the time until one party's limits allow the request. */
 static int64_t wait_for(const struct kvw_rate_ticket *ticket, const struct kvw_rate_charge *charge,
 	const struct kvw_rate_time *time)
 {
@@ -198,8 +203,8 @@ static uint64_t average(const struct kvw_rate_charge *charge)
 	return learned == 0 ? KVW_RATE_ANSWER : learned;
 }
 
-/* A client's limit of its answer counts for its own key and tenant. Others share the model: there
- * at most an average answer is reserved. */
+/* A client's own limit of its answer is charged in full to its key and tenant. Other clients share
+ * the model's budget, of which at most an average answer is reserved. */
 static void predict_all(struct kvw_rate_ticket *ticket, const struct kvw_rate_demand *demand)
 {
 	uint64_t answer = demand->answer_tokens;
@@ -215,7 +220,7 @@ static void predict_all(struct kvw_rate_ticket *ticket, const struct kvw_rate_de
 	}
 }
 
-/* Counts tokens for other replicas. */
+/* Counts tokens, for the exchange with other replicas. */
 static void add_tokens(
 	const struct kvw_rate_ticket *ticket, const struct kvw_rate_charge *charge, int64_t tokens)
 {
@@ -229,7 +234,7 @@ static void note_value(_Atomic int64_t *to, int64_t value)
 		atomic_store_explicit(to, value, memory_order_relaxed);
 }
 
-/* Stores the limits, for the charges of other replicas. */
+/* Stores the limits in the subject, for charging the use of other replicas. */
 static void note_limits(const struct kvw_rate_charge *charge)
 {
 	note_value(&charge->subject->requests_per_minute, charge->limits.requests_per_minute);
@@ -344,7 +349,7 @@ static struct kvw_rate_left left_of_day(
 	return (struct kvw_rate_left){most, left > 0 ? left : 0, day_left_ns(today, time)};
 }
 
-/* Budgets of one party, except `concurrent`. */
+/* Reads the budgets of one party, except `concurrent`. */
 static void look_at_subject(const struct kvw_rate_subject *subject,
 	const struct kvw_rate_limits *limits, uint64_t today, const struct kvw_rate_time *time,
 	struct kvw_rate_state *out)
@@ -393,7 +398,7 @@ void kvw_rates_view(const struct kvw_rate_ticket *ticket, const struct kvw_rate_
 	}
 }
 
-/* Writes a duration in Go's form, like OpenAI: `6m0s`, `1.2s`, `20ms`. */
+/* Writes a duration in the form of Go and OpenAI: `6m0s`, `1.2s`, `20ms`. */
 static int put_duration(char *out, size_t room, int64_t ns)
 {
 	int64_t ms = (ns + 999999) / 1000000, s = ms / 1000;
@@ -410,7 +415,7 @@ static int put_duration(char *out, size_t room, int64_t ns)
 		out, room, "%lldh%dm%ds", (long long)(s / 3600), (int)(s / 60 % 60), (int)(s % 60));
 }
 
-/* RFC 3339. Rounded up to a second. */
+/* Writes a time by RFC 3339, rounded up to a second. */
 static void put_moment(char *out, size_t room, int64_t utc_ns)
 {
 	time_t at = (time_t)((utc_ns + 999999999) / 1000000000);

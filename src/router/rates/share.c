@@ -1,4 +1,4 @@
-/* share.c - see share.h. */
+/* share.c - replicas of kvway add up their charges to one key, tenant or model. */
 #include "rates/share.h"
 
 #define IDLE_NS    (INT64_C(10) * 1000000000)
@@ -65,12 +65,12 @@ void kvw_rate_share_news(struct kvw_rate_subject *subject, const struct kvw_rate
 		.day = kvw_rate_day(time->utc_ns)};
 	if (news->requests != 0 || news->tokens != 0)
 		s->looked_ns = time->now_ns;
-	/* Use of passed minutes is not shared: its budget has refilled. */
+	/* Use in minutes that have passed is not shared, since its budget has refilled. */
 	if (s->failed && (s->seen_ns == 0 || apart(s, time->now_ns)))
 		news->requests = news->tokens = 0;
 	s->requests_sent = requests;
 	s->tokens_sent = tokens;
-	/* Late charges of the day before are not shared. */
+	/* Late charges to the day before are not shared. */
 	s->day_sent[0] = days[0];
 	s->day_sent[1] = days[1];
 }
@@ -85,7 +85,8 @@ void kvw_rate_share_failed(struct kvw_rate_subject *subject, const struct kvw_ra
 	s->day_sent[news->day & 1] -= news->day_tokens;
 }
 
-/* Charges others' use. After a time apart: less the refill of that time, and at most a burst. */
+/* Charges the use of other replicas. After a time without exchange: less what has refilled in that
+ * time, and at most a burst. */
 static void charge(struct kvw_bucket *bucket, int64_t units, int64_t per_minute, int64_t burst_ns,
 	int64_t apart_ns, int64_t now_ns)
 {
@@ -106,7 +107,7 @@ static void charge(struct kvw_bucket *bucket, int64_t units, int64_t per_minute,
 		kvw_bucket_owe(bucket, ns, now_ns);
 }
 
-/* Other programs may have written to Redis: bounds a total, so that differences stay below 2^63. */
+/* Limits a total, so that differences stay below 2^63: other programs may have written to Redis. */
 static int64_t bounded(int64_t total)
 {
 	return total > TOTAL_MOST ? TOTAL_MOST : total < -TOTAL_MOST ? -TOTAL_MOST : total;
@@ -121,8 +122,8 @@ void kvw_rate_share_totals(struct kvw_rate_subject *subject, const struct kvw_ra
 			.day_tokens = bounded(heard->day_tokens),
 			.exchanges = heard->exchanges};
 	struct kvw_rate_shared *s = &subject->shared;
-	/* Lost totals begin again, as the count of exchanges shows. Totals alone may also decrease,
-	 * when others give back. */
+	/* A count of exchanges that has not grown shows that the totals were lost and started over.
+	 * The totals themselves may also decrease, when other replicas give back. */
 	bool lost = s->seen_ns != 0 && totals->exchanges <= s->exchanges_seen;
 	int64_t requests = totals->requests - s->requests_seen - news->requests;
 	int64_t tokens = totals->tokens - s->tokens_seen - news->tokens;

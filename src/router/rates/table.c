@@ -1,4 +1,4 @@
-/* table.c - see table.h. */
+/* table.c - the counts of each key, tenant and model that has limits, by name. */
 #include "rates/table.h"
 
 #include <pthread.h>
@@ -12,7 +12,7 @@
 
 struct part {
 	_Alignas(64) pthread_mutex_t lock;
-	struct kvw_rate_subject **chains; /* [CHAINS]; NULL: not used yet */
+	struct kvw_rate_subject **chains; /* [CHAINS]; NULL: this part is not used yet */
 	size_t count;
 };
 
@@ -64,7 +64,8 @@ static bool is_full(struct kvw_rate_subject *subject, int64_t now_ns, uint64_t t
 	       kvw_day_used(&subject->day, today) == 0;
 }
 
-/* Frees all idle subjects, or, if there are none, the first unheld one. Lock held. */
+/* Frees all idle subjects, or, if there are none, the first one that no request holds. The lock is
+ * held. */
 static void make_room(
 	struct kvw_rate_table *table, struct part *part, int64_t now_ns, uint64_t today)
 {
@@ -211,7 +212,7 @@ bool kvw_rate_table_some(struct kvw_rate_table *table, size_t *cursor,
 
 	pthread_mutex_lock(&part->lock);
 	if (part->chains == NULL)
-		*cursor += CHAINS - 1; /* skips the whole unused part */
+		*cursor += CHAINS - 1; /* skips the rest of an unused part */
 	else
 		for (struct kvw_rate_subject *s = part->chains[*cursor % CHAINS]; s != NULL;
 			s = s->next)

@@ -2,8 +2,8 @@
  * cache.c - renders the caches' settings for the workers, and the shared cache if the manifest
  * names none: a Redis, or kvtierd on each node.
  *
- * The settings are LMCache's file, which kvtier reads as well. kvtierd is reached by a Service that
- * stays on its node, and its segment by the node's /dev/shm; the segment's name includes the
+ * The settings are in LMCache's format, which kvtier reads, too. kvtierd is reached by a Service
+ * that stays on its node, and its segment by the node's /dev/shm; the segment's name includes the
  * endpoint's, since one node may have several, and so does its folder on the node's disk. Several
  * kvtierds share through a Redis, which is rendered unless the manifest names one. Neither has a
  * password: a network policy limits the pods that may connect.
@@ -15,8 +15,8 @@
 
 #define MIB (UINT64_C(1) << 20)
 
-/* MiB of memory for the names of chunks on disk: a name has 300 bytes, there is one per 512 KiB,
- * and at most 8M. */
+/* MiB of memory for the names of chunks on disk. A name takes 300 bytes, there is one for each 512
+ * KiB, and there are at most 8M. */
 #define NAMES(disk_mib) ((disk_mib) / 1536 < 2816 ? (disk_mib) / 1536 : 2816)
 
 /* FNV-1a, with the NUL. */
@@ -39,8 +39,8 @@ static uint64_t mix_node(uint64_t hash, const struct kvw_node *node)
 	return mix(hash, ".");
 }
 
-/* Hash of all that determines a chunk's values. LMCache's keys contain only a model's path, which
- * is mostly the same. */
+/* Hashes everything on which a chunk's values depend. LMCache's own keys have only a model's path,
+ * which is often the same. */
 static uint64_t model_hash(const struct kvw_plan *plan)
 {
 	static const enum kvw_field_id fields[] = {
@@ -84,7 +84,8 @@ static void settings_text(FILE *out, const struct kvw_plan *plan)
 		kvw_yaml_line(out, 0, "- %d", KVW_PORT_COMMANDS + rank);
 }
 
-/* kvtierd reads its file once. So a change of the file changes its pods, too. */
+/* Writes a hash of kvtierd's file into its pods. kvtierd reads its file only once, so a change of
+ * the file must change the pods, too. */
 static void tiers(FILE *out, const struct kvw_plan *plan)
 {
 	char text[1200];
@@ -189,7 +190,8 @@ static void kvtierd_text(FILE *out, const struct kvw_plan *plan)
 	kvw_yaml_line(out, 0, "segment:");
 	kvw_yaml_line(out, 1, "name: \"kvway-%s-%s\"", plan->namespace, plan->name);
 	kvw_yaml_line(out, 1, "size: %" PRIu64 "MiB", plan->options->l2_size / MIB);
-	kvw_yaml_line(out, 1, "access: all"); /* the image chooses the workers' user */
+	/* the workers' user is chosen by their image, so any user must have access */
+	kvw_yaml_line(out, 1, "access: all");
 	if (plan->nvme[0] != '\0' || plan->joined)
 		kvw_yaml_line(out, 0, "cache:");
 	if (plan->nvme[0] != '\0') {
@@ -215,7 +217,7 @@ static void store_mount(FILE *out, const struct kvw_plan *plan)
 	kvw_yaml_line(out, 5, "subPath: kvway/%s-%s", plan->namespace, plan->name);
 }
 
-/* The node's folder belongs to root at first. */
+/* Changes the owner of the node's folder, which belongs to root at first. */
 static void own_folder(FILE *out, const struct kvw_plan *plan)
 {
 	kvw_yaml_line(out, 3, "initContainers:");
@@ -250,7 +252,7 @@ static void kvtierd_volumes(FILE *out, const struct kvw_plan *plan)
 	kvw_yaml_line(out, 3, "- name: store");
 	kvw_yaml_line(out, 4, "hostPath:");
 	kvw_yaml_pair(out, 5, "path", plan->nvme);
-	/* Not created without a mounted disk: it would fill the system's disk. */
+	/* The folder is not created if the disk is not mounted: it would fill the system's disk. */
 	kvw_yaml_line(out, 5, "type: Directory");
 }
 

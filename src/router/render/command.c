@@ -1,8 +1,8 @@
 /*
- * command.c - see command.h.
+ * command.c - runs `kvway render`.
  *
- * The objects are first written to memory, so that after a mistake, or without room, no partial
- * output is written.
+ * The objects are first written to memory, so that nothing is written if there is a mistake, or
+ * memory is short.
  */
 #include "render/command.h"
 
@@ -16,9 +16,9 @@
 #include "render/objects.h"
 #include "render/yaml.h"
 
-#define LARGEST ((size_t)4 << 20) /* bytes of a manifest; etcd takes 1.5 MiB */
+#define LARGEST ((size_t)4 << 20) /* most bytes of a manifest; etcd accepts 1.5 MiB */
 
-/* False: out of memory. */
+/* Returns false if memory is short. */
 static bool write_objects(FILE *out, const struct kvw_plan *plan)
 {
 	enum kvw_render_part part = plan->options->part;
@@ -124,8 +124,8 @@ static bool read_manifest(const char *path, FILE *in, FILE *err, struct kvw_page
 	return read;
 }
 
-/* Writes a file only as a whole; a new one is readable by the user alone, since the objects may
- * have passwords. */
+/* Writes a file completely or not at all. A new file can be read by the user only, since the
+ * objects may contain passwords. */
 static bool write_file(
 	const struct kvw_render_options *options, const char *text, size_t size, FILE *err)
 {

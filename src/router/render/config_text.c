@@ -1,8 +1,8 @@
 /*
- * config_text.c - kvway's configuration, as a file of its own keys (config/REFERENCE.md).
+ * config_text.c - writes kvway's configuration file (config/REFERENCE.md).
  *
- * The admin address stays on loopback: probes and Prometheus use the clients' address, which shows
- * /health, /ready and /metrics as well, and nothing that changes a router.
+ * The admin address is on loopback only: probes and Prometheus use the clients' address, which has
+ * /health, /ready and /metrics as well, and nothing by which a router could be changed.
  */
 #include "render/objects.h"
 #include "render/yaml.h"

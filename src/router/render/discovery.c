@@ -1,14 +1,14 @@
 /*
- * discovery.c - renders kvway's discovery of workers.
+ * discovery.c - writes how kvway finds the workers.
  *
- * One worker: by the DNS name of its headless Service. kvway then needs no right in the cluster,
- * and its pods get no token. Several, or as many as an autoscaler makes: by the EndpointSlices of
- * the same Service, which change within a second where a cluster's DNS takes 5 to 30 s, name the
- * pod of an address, and contain none of the pods' settings. For that kvway's account may only list
- * and watch EndpointSlices in this namespace.
+ * A single worker is found by the DNS name of its headless Service. kvway then needs no right in
+ * the cluster, and its pods get no token. Several workers, or as many as an autoscaler makes, are
+ * found by the EndpointSlices of the same Service: these change within a second, while a cluster's
+ * DNS takes 5 to 30 s; they name the pod of each address, and have none of the pods' settings.
+ * kvway's account may then only list and watch EndpointSlices in this namespace.
  *
- * A worker's pod waits in either case before it ends (KVW_NOTICE_S): other clients may know it by
- * DNS.
+ * In both cases a worker's pod waits before it ends (KVW_NOTICE_S), because other clients may find
+ * it by DNS.
  */
 #include "render/objects.h"
 #include "render/yaml.h"

@@ -1,5 +1,5 @@
 /*
- * fields.c - see fields.h.
+ * fields.c - the table of fields, made from fields.def.
  */
 #include "render/fields.h"
 

@@ -1,5 +1,5 @@
 /*
- * fields.h - fields.def as a table.
+ * fields.h - the table of fields, made from fields.def.
  */
 #ifndef KVW_RENDER_FIELDS_H
 #define KVW_RENDER_FIELDS_H
@@ -16,14 +16,14 @@ enum kvw_field_id {
 	KVW_FIELD_COUNT
 };
 
-/* Bits: kinds of manifests that have it. */
+/* Kinds of manifests that may have a field, as bits. */
 enum kvw_manifest_kind {
 	KVW_KIND_ENDPOINT = 1,
 	KVW_KIND_JUMPSTART = 2,
 	KVW_KIND_BOTH = KVW_KIND_ENDPOINT | KVW_KIND_JUMPSTART
 };
 
-/* As fields.def explains them. */
+/* Types of fields, which fields.def explains. */
 enum kvw_field_type {
 	KVW_FIELD_MAP,
 	KVW_FIELD_ITEMS,
@@ -40,7 +40,7 @@ enum kvw_field_type {
 	KVW_FIELD_UNUSED,
 };
 
-/* A row of fields.def; texts are never NULL. */
+/* A row of fields.def. Its texts are never NULL. */
 struct kvw_field {
 	enum kvw_manifest_kind kinds;
 	const char *path;
@@ -51,7 +51,8 @@ struct kvw_field {
 
 extern const struct kvw_field kvw_fields[KVW_FIELD_COUNT];
 
-/* The last part of a path directly below `section` ("" is the top), or NULL if it is elsewhere. */
+/* Returns the last part of a path that is directly below `section` ("": the top); NULL if it is
+ * elsewhere. */
 const char *kvw_field_name(const char *section, const char *path);
 
 /* FIELDS.md. */

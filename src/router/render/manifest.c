@@ -1,9 +1,9 @@
 /*
- * manifest.c - walks the document by the table of fields.
+ * manifest.c - reads a manifest by the table of fields.
  *
- * Kubernetes' own types (probes, volumes, affinity) are not checked here: they are passed on, and
- * the cluster checks them. Expressions of the table are matched against short texts only: a longer
- * one can fit none of them.
+ * The types of Kubernetes itself (probes, volumes, affinity) are not checked here: they are passed
+ * on, and the cluster checks them. The table's regular expressions are matched against short texts
+ * only, because no longer text can match.
  */
 #include "render/manifest.h"
 
@@ -15,7 +15,7 @@
 
 #include "settings/suggest.h"
 
-#define LONGEST    4096 /* bytes of a text that has an expression */
+#define LONGEST    4096 /* most bytes of a text for which there is an expression */
 #define PATH_ROOM  256
 #define QUANTITY   "^[0-9]+(\\.[0-9]+)?(m|k|M|G|T|P|E|Ki|Mi|Gi|Ti|Pi|Ei|e[0-9]+)?$"
 #define NAME_START "^([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$"
@@ -57,7 +57,7 @@ bool kvw_manifest_fits(const char *text, const char *expression)
 	return fits;
 }
 
-/* One of the words between `|`. */
+/* Returns whether a text is one of the words between `|`. */
 static bool is_word(const char *text, const char *words, bool anycase)
 {
 	size_t len = strlen(text);
@@ -99,7 +99,7 @@ static void expect_words(struct reader *r, const struct kvw_node *node, const ch
 	wrong(r, node, path, expected);
 }
 
-/* A scalar whose text is whole. */
+/* Returns whether a node is a scalar that has no NUL. */
 static bool is_text(const struct kvw_node *node)
 {
 	return node->kind == KVW_NODE_SCALAR && !kvw_node_is_null(node) &&
@@ -164,7 +164,7 @@ static void check_texts(struct reader *r, const struct kvw_field *field,
 	}
 }
 
-/* Names and texts or quantities. */
+/* Checks a mapping of names to texts or quantities. */
 static void check_pairs(struct reader *r, const struct kvw_field *field, const struct kvw_node *map,
 	const char *path)
 {
@@ -216,7 +216,7 @@ static void walk_items(struct reader *r, const struct kvw_field *field, const st
 	}
 }
 
-/* Checks only the shape of Kubernetes' own types. */
+/* Checks values of Kubernetes' own types, but only whether they are a list or a mapping. */
 static void check_raw(struct reader *r, const struct kvw_field *field, const struct kvw_node *node,
 	const char *path)
 {
@@ -273,7 +273,8 @@ static void walk_value(struct reader *r, enum kvw_field_id id, const struct kvw_
 	}
 }
 
-/* The field of this name in a section for the manifest's kind; else for any kind, or the count. */
+/* Returns the field of this name in a section: the one for the manifest's kind, else one for any
+ * kind, else the number of fields. */
 static enum kvw_field_id find_field(
 	const struct kvw_manifest *manifest, const char *section, const char *name)
 {
@@ -315,7 +316,8 @@ static void unknown(
 		r->mistakes, key->place, path, "found an unknown field, expected %s", expected);
 }
 
-/* seen: by index, fields met in this section and below; each entry of a list has its own. */
+/* Reads a mapping. seen: for each field, whether it is in this section or below; each entry of a
+ * list has its own. */
 static void walk_map(struct reader *r, const struct kvw_node *map, const char *section,
 	const char *shown, const struct kvw_node **seen)
 {
@@ -348,7 +350,7 @@ static void walk_map(struct reader *r, const struct kvw_node *map, const char *s
 	}
 }
 
-/* Finds the manifest's kind, which decides its fields. */
+/* Finds the kind of the manifest, on which its fields depend. */
 static bool find_kind(struct reader *r)
 {
 	static const struct {

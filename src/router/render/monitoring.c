@@ -1,11 +1,11 @@
 /*
- * monitoring.c - ServiceMonitors of the Prometheus operator.
+ * monitoring.c - writes ServiceMonitors for the Prometheus operator.
  */
 #include "render/objects.h"
 #include "render/yaml.h"
 
-/* Rules know kvway and kvtierd by `job`; the operator would take the Service's name.
- * job NULL: it does. */
+/* Alerting rules find kvway and kvtierd by the label `job`, for which the operator would take the
+ * Service's name; so the name is set here. job NULL: the Service's name is right. */
 static void monitor(FILE *out, const struct kvw_plan *plan, enum kvw_component component,
 	const char *name, const char *job, const char *port, const char *path)
 {

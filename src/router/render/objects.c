@@ -1,5 +1,5 @@
 /*
- * objects.c - the common parts of objects: names, labels, accounts, rights.
+ * objects.c - writes parts that many objects have: names, labels, accounts, rights.
  */
 #include "render/objects.h"
 
@@ -17,7 +17,7 @@ static const struct component {
 	[KVW_COMPONENT_KVTIERD] = {"kvtierd", "cache"},
 };
 
-/* kvway's own begin with app.kubernetes.io/. */
+/* Returns whether a label is the user's: kvway's own begin with app.kubernetes.io/. */
 static bool is_users(const struct kvw_node *label)
 {
 	return strncmp(label->key->text, "app.kubernetes.io/", 18) != 0;
@@ -153,7 +153,7 @@ void kvw_object_policy(FILE *out, const struct kvw_plan *plan, enum kvw_componen
 		kvw_yaml_line(out, 4, "matchLabels:");
 		kvw_object_selector(out, 5, plan, (enum kvw_component)i);
 	}
-	if (metrics) { /* Prometheus, in a namespace of its own */
+	if (metrics) { /* Prometheus, which is in a namespace of its own */
 		kvw_yaml_line(out, 2, "- namespaceSelector: {}");
 		kvw_yaml_line(out, 3, "podSelector:");
 		kvw_yaml_line(out, 4, "matchLabels:");

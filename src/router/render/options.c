@@ -1,5 +1,5 @@
 /*
- * options.c - see options.h.
+ * options.c - parses the command line of `kvway render -f`.
  */
 #include "render/options.h"
 
@@ -79,7 +79,7 @@ static const struct part_name {
 struct reader {
 	struct kvw_render_options *options;
 	FILE *out, *err;
-	uint32_t given; /* bits of the flags' places */
+	uint32_t given; /* flags that were given, as bits */
 	bool helped, bad;
 };
 
@@ -281,7 +281,7 @@ static void take_flag(struct reader *r, int option)
 	}
 }
 
-/* Names and images are written into names of objects and into URLs. */
+/* Checks names and images, which become parts of objects' names and of URLs. */
 static void check_texts(struct reader *r)
 {
 	const char *image = "^[A-Za-z0-9][A-Za-z0-9._/:@-]*$";

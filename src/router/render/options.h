@@ -1,5 +1,5 @@
 /*
- * options.h - the command line of `kvway render -f`.
+ * options.h - parses the command line of `kvway render -f`.
  */
 #ifndef KVW_RENDER_OPTIONS_H
 #define KVW_RENDER_OPTIONS_H
@@ -8,7 +8,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
-/* Bits: groups of objects to write. CONFIG: kvway's own configuration, as a file. */
+/* Groups of objects to write, as bits. CONFIG: kvway's own configuration, as a file. */
 enum kvw_render_part {
 	KVW_PART_WORKERS = 1,
 	KVW_PART_ROUTER = 2,
@@ -18,36 +18,36 @@ enum kvw_render_part {
 	KVW_PART_CONFIG = 16
 };
 
-/* Texts are borrowed from argv, or constant. */
+/* The texts are borrowed from argv, or constant. */
 struct kvw_render_options {
 	const char *file;         /* "-": standard input */
 	const char *output;       /* "-": standard output */
 	const char *namespace;    /* NULL: the manifest's */
-	const char *image;        /* of workers; NULL: the manifest's */
+	const char *image;        /* image of the workers; NULL: the one in the manifest */
 	const char *kvway_image;
 	const char *kvtierd_image;
 	const char *redis_image;
 	const char *model_source; /* NULL: the manifest's */
 	const char *cluster_domain;
-	/* folder on the nodes, for kvtierd; "none"; NULL: by their instance types */
+	/* folder on the nodes for kvtierd; "none"; NULL: chosen by the nodes' instance types */
 	const char *nvme_path;
-	bool kvtier;              /* kvtier in the workers, else LMCache */
-	bool strict;              /* fields without effect are mistakes */
-	int kvway_replicas;       /* 0: as many as fit the manifest */
-	int gpus;                 /* of a worker of a JumpStartModel; 0: by its instance type */
+	bool kvtier;              /* true: the workers use kvtier; false: LMCache */
+	bool strict;              /* fields without effect are mistakes, too */
+	int kvway_replicas;       /* 0: chosen by the manifest */
+	int gpus; /* GPUs for a worker of a JumpStartModel; 0: chosen by the instance type */
 	uint64_t l1_size;         /* bytes, of each rank */
-	uint64_t l2_size;         /* bytes, of Redis or of each node's kvtierd */
-	uint64_t nvme_size;       /* bytes, of each node's kvtierd */
+	uint64_t l2_size;         /* bytes of Redis, or of the memory of each node's kvtierd */
+	uint64_t nvme_size;       /* bytes on disk of each node's kvtierd */
 	enum kvw_render_part part;
 };
 
 enum kvw_options_result {
 	KVW_OPTIONS_GO,
 	KVW_OPTIONS_DONE,  /* help was printed */
-	KVW_OPTIONS_WRONG, /* a wrong command line was reported */
+	KVW_OPTIONS_WRONG, /* the command line is wrong, which was reported */
 };
 
-/* argv[0] is the word `render`. Called once, before any thread is started. */
+/* argv[0] is the word `render`. To be called once, before any thread is started. */
 enum kvw_options_result kvw_render_options_parse(
 	int argc, char **argv, FILE *out, FILE *err, struct kvw_render_options *options);
 

@@ -1,8 +1,9 @@
 /*
- * plan.c - see plan.h.
+ * plan.c - makes and checks the plan.
  *
- * A manifest leaves facts of the cluster and AWS to the operator. kvway asks neither, so the user
- * has to state some of these facts; messages name the flags.
+ * Some facts about the cluster and AWS are known to HyperPod's operator only, and missing in a
+ * manifest. kvway asks neither the cluster nor AWS, so the user has to state some of these facts;
+ * messages name the flags.
  */
 #include "render/plan.h"
 
@@ -80,7 +81,7 @@ static void take_l2(struct maker *m)
 			"redis}` or tieredstorage below kvCacheSpec");
 		return;
 	}
-	if (url[0] == '\0' || between) { /* between: the nodes' kvtierds share by it */
+	if (url[0] == '\0' || between) { /* the kvtierds of several nodes share by this Redis */
 		plan->own_redis = redis;
 		plan->own_kvtierd = !redis;
 		snprintf(plan->l2_url, sizeof(plan->l2_url),
@@ -143,8 +144,8 @@ static void take_cache(struct maker *m)
 	}
 }
 
-/* Asked to size a cache that a file describes, the Large Model Inference container ends with an
- * error. */
+/* If the Large Model Inference container is to choose the size of a cache that a file describes, it
+ * ends with an error, so that is reported. */
 static void check_auto_config(struct maker *m)
 {
 	static const char name[] = "OPTION_LMCACHE_AUTO_CONFIG";
@@ -164,8 +165,8 @@ static void check_auto_config(struct maker *m)
 			"both");
 }
 
-/* Python's own rule, and what kvway needs of it: with the number it computes the hashes that
- * LMCache's workers report. */
+/* Checks the seed by Python's rule. kvway needs it to be a number, with which it computes the
+ * hashes that LMCache's workers report. */
 static void take_seed(struct maker *m)
 {
 	static const char name[] = "PYTHONHASHSEED";
@@ -191,7 +192,8 @@ static void take_seed(struct maker *m)
 			"router computes hashes of a random seed");
 }
 
-/* As in the operator's router: a header field of that name, or else a member of the body. */
+/* Sets the session key as the operator's router does: it is the name of a header field, or else of
+ * a member of the body. */
 static void take_session_key(struct maker *m)
 {
 	static const char name[] = "SESSION_KEY";
@@ -321,7 +323,7 @@ static bool is_served(const char *path)
 	return false;
 }
 
-/* A path that vLLM serves. Pages of HyperPod write some without the /v1 before it. */
+/* Sets the path of vLLM. Pages about HyperPod write some paths without the /v1 at their begin. */
 static void take_invocation(struct maker *m)
 {
 	const char *found = kvw_manifest_text(m->manifest, KVW_F_invocationEndpoint),

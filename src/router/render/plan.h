@@ -1,8 +1,8 @@
 /*
  * plan.h - the plan of the objects: a manifest and the options, merged and checked.
  *
- * The writers of objects (objects.h) read only the plan. It has all that two of them must agree on,
- * such as names and ports.
+ * The functions that write objects (objects.h) use only the plan. It has everything in which two of
+ * them must agree, such as names and ports.
  */
 #ifndef KVW_RENDER_PLAN_H
 #define KVW_RENDER_PLAN_H
@@ -10,23 +10,25 @@
 #include "render/manifest.h"
 #include "render/options.h"
 
-#define KVW_RENDER_NAME 40 /* longest name; suffixes keep it below the 63 of a label */
+/* longest name; with suffixes it stays below the 63 characters of a label */
+#define KVW_RENDER_NAME 40
 
 /* Ports of kvway's pods. */
 #define KVW_PORT_CLIENTS  8080
-#define KVW_PORT_PULL     8300 /* where LMCache's workers report to */
+#define KVW_PORT_PULL     8300 /* port to which LMCache's workers report */
 #define KVW_PORT_REPLY    8400
 #define KVW_PORT_BEATS    8500
 /* Ports of workers. */
 #define KVW_PORT_EVENTS   5557
 #define KVW_PORT_REPLAY   5558
-#define KVW_PORT_COMMANDS 8600 /* of rank 0; each further rank has the next one */
+#define KVW_PORT_COMMANDS 8600 /* port of rank 0; each further rank has the next one */
 /* Ports of caches. */
 #define KVW_PORT_REDIS    6379
 #define KVW_PORT_KVTIERD  9200
 
-/* Seconds. kvway keeps serving while load balancers notice, then ends what runs. A worker's pod
- * goes on until kvway has left its address and the requests there are over. */
+/* In seconds. A kvway that ends goes on serving until load balancers have noticed, then waits for
+ * running requests. A worker's pod goes on until kvway no longer sends requests to its address and
+ * those that run there have ended. */
 #define KVW_SETTLE_S       10
 #define KVW_DRAIN_S        60
 #define KVW_KVWAY_GRACE_S  (KVW_SETTLE_S + KVW_DRAIN_S + 10)
@@ -42,11 +44,11 @@ enum kvw_model_source {
 	KVW_SOURCE_CLAIM
 };
 
-/* Way to set caches and events for the workers' vLLM. */
+/* How caches and events are set for the workers' vLLM. */
 enum kvw_engine_flags {
 	KVW_BY_ARGS, /* flags of vLLM */
-	KVW_BY_ENV,  /* OPTION_... of the Large Model Inference container */
-	KVW_BY_NONE, /* a shell's command, to which no flags can be appended */
+	KVW_BY_ENV,  /* by variables OPTION_... of the Large Model Inference container */
+	KVW_BY_NONE, /* not at all: the command is a shell's, to which no flags can be appended */
 };
 
 /* A HorizontalPodAutoscaler. */
@@ -56,8 +58,8 @@ struct kvw_scaling {
 	int up_s, down_s;
 };
 
-/* Texts without a size are borrowed from the manifest, the options or constants;
- * never NULL, "": none. */
+/* Texts without a size are borrowed from the manifest, the options or constants. They are never
+ * NULL; "": there is none. */
 struct kvw_plan {
 	const struct kvw_manifest *manifest;
 	const struct kvw_render_options *options;
@@ -70,42 +72,42 @@ struct kvw_plan {
 	enum kvw_model_source source;
 	const char *mount_name;     /* the model's volume */
 	char bucket[64], region[64];
-	char location[1024];        /* folder, without a slash at either end */
+	char location[1024];        /* a folder, without a slash at its begin and end */
 	char hf_model[256], hf_commit[64];
 	char claim[256];
 	bool prefetch;
 
 	int replicas, kvway_replicas;
 	struct kvw_scaling scaling, kvway_scaling;
-	/* Workers, or as many as an autoscaler makes: kvway finds them by the API of Kubernetes,
-	 * one by DNS. */
+	/* There are several workers, or as many as an autoscaler makes: kvway finds them by the API
+	 * of Kubernetes, a single one by DNS. */
 	bool several;
 	int port;
-	int ranks; /* of one worker: tensor parallel times pipeline parallel */
+	int ranks; /* ranks of one worker: tensor parallel size times pipeline parallel size */
 	int tensor_parallel;
 	int gpus;  /* of a JumpStartModel's worker */
 	const char *gpu_resource;
-	char partition[80]; /* what gpu_resource is, if it is a part of a GPU */
+	char partition[80]; /* the kind of gpu_resource, if that is a part of a GPU */
 	const struct kvw_node *args, *env;
 	enum kvw_engine_flags engine_flags;
 
 	const char *strategy;
-	const char *session_key;   /* a header field, or else a member of the body */
-	const char *hash_seed;     /* the workers' PYTHONHASHSEED; "": only they know it */
-	bool events;     /* workers publish KV events, kvway reads them */
-	bool controller; /* LMCache's workers report to kvway */
+	const char *session_key;   /* name of a header field, or else of a member of the body */
+	const char *hash_seed;     /* the workers' PYTHONHASHSEED; "": it is not in the manifest */
+	bool events;     /* workers publish KV events, which kvway reads */
+	bool controller; /* LMCache's workers report to kvway as to a controller */
 
 	bool l1, l2;
-	bool connector;           /* some cache is attached to vLLM */
-	const char *cache_file;   /* the user's own configuration of it */
+	bool connector;           /* vLLM uses some cache */
+	const char *cache_file;   /* the user's own file of the cache's settings */
 	bool own_redis, own_kvtierd;
 	char l2_url[1024]; /* the workers' */
 	bool l2_secret;    /* the URL has a password */
-	const char *nvme;  /* folder of the nodes, for kvtierd; "": none */
+	const char *nvme;  /* folder on the nodes for kvtierd; "": none */
 
-	bool joined;            /* the nodes' kvtierds share through redis_url */
-	char redis_url[1024];   /* of the Redis that kvtierds and kvways use; "": none */
-	char redis_shown[1024]; /* the same, without user and password */
+	bool joined;            /* the kvtierds of the nodes share chunks by redis_url */
+	char redis_url[1024];   /* URL of the Redis that kvtierds and kvways use; "": none */
+	char redis_shown[1024]; /* the same URL without user and password */
 	bool redis_secret;      /* it has one */
 
 	bool metrics;
@@ -118,23 +120,24 @@ struct kvw_plan {
 	int deploy_s;
 };
 
-/* Makes the plan and reports conflicts (mistakes), fields without effect (notes) and decisions
- * (remarks). The plan borrows from both; nothing to finish. */
+/* Makes the plan, and reports conflicts (mistakes), fields without effect (notes) and decisions
+ * (remarks). The plan borrows from the manifest and the options; it need not be finished. */
 void kvw_plan_make(const struct kvw_manifest *manifest, const struct kvw_render_options *options,
 	struct kvw_report *mistakes, struct kvw_report *notes, struct kvw_report *remarks,
 	struct kvw_plan *out);
 
-/* Whether the workers' arguments have this flag of vLLM (without its dashes), or its short form;
- * its value, "" if it has none, in *value, which is borrowed, if that is not NULL. */
+/* Returns whether the workers' arguments have this flag of vLLM, whose name is without dashes, or
+ * its short form. *value (if value is not NULL) is the flag's value, borrowed, or "". */
 bool kvw_plan_flag(const struct kvw_plan *plan, const char *name, const char **value);
 
-/* The user's entry of this variable of the workers; NULL: none. */
+/* Returns the user's entry for this variable of the workers; NULL: there is none. */
 const struct kvw_node *kvw_plan_env(const struct kvw_plan *plan, const char *name);
 
-/* Its value; NULL: it is not set, empty, or not in the manifest (`valueFrom`). */
+/* Returns the value of that entry; NULL: the variable is not set, is empty, or has its value
+ * elsewhere (`valueFrom`). */
 const char *kvw_plan_env_text(const struct kvw_plan *plan, const char *name);
 
-/* Reports about that entry, which must be there. */
+/* Reports a text about that entry, which must exist. */
 void kvw_plan_env_report(
 	const struct kvw_plan *plan, const char *name, struct kvw_report *report, const char *text);
 

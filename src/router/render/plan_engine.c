@@ -1,5 +1,5 @@
 /*
- * plan_engine.c - see plan_engine.h.
+ * plan_engine.c - reads the workers' arguments and variables.
  */
 #include "render/plan_engine.h"
 
@@ -27,7 +27,7 @@ static void mistake(struct maker *m, enum kvw_field_id id, const char *text)
 		m->mistakes, m->manifest->nodes[id]->place, kvw_fields[id].path, "%s", text);
 }
 
-/* vLLM's short form of a flag, which has one dash; NULL: kvway needs none. */
+/* Returns vLLM's short form of a flag, which has one dash; NULL: kvway needs none. */
 static const char *short_form(const char *name)
 {
 	return strcmp(name, "tensor-parallel-size") == 0     ? "tp"
@@ -97,7 +97,7 @@ void kvw_plan_env_report(
 	kvw_report_mistake(report, entry->place, path, "%s: %s", name, text);
 }
 
-/* A number among the arguments, which must be positive to count. */
+/* Returns a number in the arguments; `otherwise` if it is missing or not positive. */
 static int arg_number(const struct kvw_plan *plan, const char *flag, int otherwise)
 {
 	const char *value;
@@ -109,7 +109,7 @@ static int arg_number(const struct kvw_plan *plan, const char *flag, int otherwi
 	return number > 0 && number <= 65535 ? (int)number : otherwise;
 }
 
-/* GPUs of one worker; 0: absent in the manifest. */
+/* Returns the number of GPUs of one worker; 0: the manifest does not have it. */
 static int count_gpus(const struct maker *m)
 {
 	const struct kvw_node *limit =
@@ -123,8 +123,8 @@ static int count_gpus(const struct maker *m)
 	return number > 0 && number < 10000 ? (int)number : 0;
 }
 
-/* Value of a variable, as the Large Model Inference container reads it: `max` is every GPU. 0:
- * invalid. */
+/* Returns the value of a variable as the Large Model Inference container reads it, where `max`
+ * means every GPU. 0: it is invalid. */
 static int degree_of(const char *text, int every)
 {
 	if (strcmp(text, "max") == 0)
@@ -132,8 +132,8 @@ static int degree_of(const char *text, int every)
 	return kvw_manifest_fits(text, "^[1-9][0-9]{0,3}$") ? atoi(text) : 0;
 }
 
-/* From variables or arguments, which must agree; by default that container and a JumpStartModel use
- * every GPU, vLLM itself one. */
+/* Finds the degree in variables and arguments, which must agree. By default that container and a
+ * JumpStartModel use every GPU, while vLLM itself uses one. */
 static int take_tensor_parallel(struct maker *m, int pipeline)
 {
 	const struct kvw_plan *plan = m->plan;
@@ -184,7 +184,7 @@ static int take_ranks(struct maker *m)
 	return 1;
 }
 
-/* sh -c: further arguments would not reach vLLM. */
+/* Returns whether the command is `sh -c`: further arguments would not reach vLLM. */
 static bool is_shell(const struct kvw_node *command)
 {
 	const char *name;
@@ -273,7 +273,7 @@ static void take_engine(struct maker *m)
 	}
 }
 
-/* vLLM does not start with fewer GPUs than ranks. */
+/* Checks the number of GPUs, because vLLM does not start with fewer GPUs than ranks. */
 static void check_gpus(struct maker *m)
 {
 	const struct kvw_node *gpus =

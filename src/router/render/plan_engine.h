@@ -1,12 +1,12 @@
 /*
- * plan_engine.h - part of plan.h: reads the workers' arguments and variables of their engine.
+ * plan_engine.h - a part of plan.h: reads the arguments and variables of the workers' engine.
  */
 #ifndef KVW_RENDER_PLAN_ENGINE_H
 #define KVW_RENDER_PLAN_ENGINE_H
 
 #include "render/plan.h"
 
-/* Fills the container's members: arguments, variables, image, port, GPUs and ranks. */
+/* Sets the members for the container: arguments, variables, image, port, GPUs and ranks. */
 void kvw_plan_engine(
 	const struct kvw_manifest *manifest, struct kvw_report *mistakes, struct kvw_plan *plan);
 

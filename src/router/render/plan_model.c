@@ -1,5 +1,5 @@
 /*
- * plan_model.c - see plan_model.h.
+ * plan_model.c - finds the model's source, and the number of GPUs of a JumpStartModel.
  */
 #include "render/plan_model.h"
 
@@ -10,7 +10,7 @@
 /* Names of the volumes that kvway adds. */
 static const char *const own_volumes[] = {"kvway-model", "kvway-cache", "kvway-shm"};
 
-/* A folder without slashes around it. */
+/* Sets the folder, without slashes around it. */
 static void set_location(struct kvw_plan *plan, const char *text, size_t len)
 {
 	while (len > 0 && text[0] == '/') {
@@ -128,7 +128,8 @@ static bool is_own(const char *name)
 	return false;
 }
 
-/* The user's volumes: the model's must be among them or not, and kvway's must not. */
+/* Checks the user's volumes: whether the model's must be among them, and that none has a name of
+ * kvway's. */
 static void check_volumes(const struct kvw_manifest *manifest, struct kvw_report *mistakes,
 	const struct kvw_plan *plan)
 {

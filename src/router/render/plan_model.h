@@ -1,16 +1,17 @@
 /*
- * plan_model.h - parts of plan.h: the model's source, and a JumpStartModel's number of GPUs.
+ * plan_model.h - parts of plan.h: finds the model's source, and the number of GPUs of a
+ * JumpStartModel.
  */
 #ifndef KVW_RENDER_PLAN_MODEL_H
 #define KVW_RENDER_PLAN_MODEL_H
 
 #include "render/plan.h"
 
-/* Fills the members of the model's volume. */
+/* Sets the members for the model's volume. */
 void kvw_plan_model(const struct kvw_manifest *manifest, struct kvw_report *mistakes,
 	struct kvw_report *notes, struct kvw_plan *plan);
 
-/* Fills gpus and gpu_resource. */
+/* Sets gpus and gpu_resource. */
 void kvw_plan_gpus(
 	const struct kvw_manifest *manifest, struct kvw_report *mistakes, struct kvw_plan *plan);
 

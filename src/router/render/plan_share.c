@@ -1,9 +1,9 @@
 /*
- * plan_share.c - see plan_share.h.
+ * plan_share.c - decides how kvtierds and kvways share data.
  *
  * kvtierds of several nodes share through a Redis: the manifest's, else one that is rendered.
- * kvways use the same one to share their loads. Below a kvtierd's memory is the node's own disk, if
- * the instance type has one.
+ * kvways use the same one to share their loads. A kvtierd also uses the node's own disk, if the
+ * instance type has one.
  */
 #include "render/plan_share.h"
 
@@ -11,7 +11,7 @@
 
 #include "redis/url.h"
 
-#define NVME "/opt/dlami/nvme" /* where HyperPod mounts the disks of an instance */
+#define NVME "/opt/dlami/nvme" /* folder in which HyperPod mounts the disks of an instance */
 
 static bool is_listed(const char *type)
 {
@@ -26,7 +26,7 @@ static bool is_listed(const char *type)
 	return false;
 }
 
-/* Whether each node that the manifest's instance types allow has disks of its own. */
+/* Returns whether each node that the manifest's instance types allow has disks of its own. */
 static bool nodes_have_nvme(const struct kvw_manifest *manifest)
 {
 	const struct kvw_node *types = manifest->nodes[KVW_F_instanceTypes];
@@ -51,8 +51,8 @@ static void take_nvme(const struct kvw_manifest *manifest, struct kvw_plan *plan
 		plan->nvme = asked;
 }
 
-/* The manifest's Redis, for kvtierds and kvways.
- * Workers alone may use one that is only on their machine. */
+/* Sets the manifest's Redis for kvtierds and kvways. One that is on the workers' own machine can
+ * only be used by workers. */
 static void take_redis(
 	const struct kvw_manifest *manifest, struct kvw_report *mistakes, struct kvw_plan *plan)
 {

@@ -1,6 +1,6 @@
 /*
- * router.c - kvway: account and its rights, configuration, Deployment, Services, disruption budget,
- * Ingress.
+ * router.c - writes the objects of kvway: account and its rights, configuration, Deployment,
+ * Services, disruption budget, Ingress.
  */
 #include "render/objects.h"
 #include "render/yaml.h"
@@ -29,7 +29,7 @@ static void container(FILE *out, const struct kvw_plan *plan)
 	kvw_yaml_line(out, 5, "requests:");
 	kvw_yaml_line(out, 6, "cpu: \"1\"");
 	kvw_yaml_line(out, 6, "memory: 1Gi");
-	/* limits.body_memory, prefix tree, index of kvaware, and room. */
+	/* enough for limits.body_memory, prefix tree and index of kvaware, with a reserve */
 	kvw_yaml_line(out, 5, "limits:");
 	kvw_yaml_line(out, 6, "memory: 4Gi");
 	probe(out, plan, "startupProbe", "/health", 1, 60);
@@ -65,7 +65,7 @@ static void deployment(FILE *out, const struct kvw_plan *plan)
 	kvw_yaml_line(out, 2, "metadata:");
 	kvw_yaml_line(out, 3, "labels:");
 	kvw_object_labels(out, 4, plan, KVW_COMPONENT_ROUTER);
-	if (plan->redis_url[0] != '\0') { /* a running kvway would not apply another one */
+	if (plan->redis_url[0] != '\0') { /* a running kvway would not use another URL */
 		kvw_yaml_line(out, 3, "annotations:");
 		kvw_yaml_pair(out, 4, "kvway/replicas", plan->redis_shown);
 	}
@@ -111,8 +111,8 @@ static void service(FILE *out, const struct kvw_plan *plan)
 	kvw_yaml_line(out, 2, "targetPort: http");
 }
 
-/* The address for LMCache's workers' reports. Also while kvway is not ready, since their reports
- * make it ready. */
+/* Writes the Service for reports of LMCache's workers. It also has pods that are not ready, because
+ * these reports make kvway ready. */
 static void controller(FILE *out, const struct kvw_plan *plan)
 {
 	static const struct {

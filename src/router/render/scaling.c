@@ -1,16 +1,16 @@
 /*
- * scaling.c - HorizontalPodAutoscalers of workers and kvway. Their targets have no `replicas`,
- * since each `kubectl apply` would set that again.
+ * scaling.c - writes HorizontalPodAutoscalers for workers and kvway. The objects that they scale
+ * have no `replicas`, since each `kubectl apply` would set that number again.
  *
- * Workers by the requests that wait at kvway because all workers are full. The metric comes to the
- * cluster by an adapter (deploy/README.md) and carries the label `service` that the ServiceMonitor
- * gives it, so that one endpoint's queue does not scale another's workers.
+ * Workers are scaled by the number of requests that wait at kvway because all workers are full. An
+ * adapter brings this metric into the cluster (deploy/README.md). It has the label `service` from
+ * the ServiceMonitor, so that the queue of one endpoint does not scale another's workers.
  */
 #include "render/objects.h"
 #include "render/yaml.h"
 
-#define WAITING 4  /* requests at kvway for each worker */
-#define CPU     70 /* percent of kvway's CPU request */
+#define WAITING 4  /* waiting requests for each worker at which one is added */
+#define CPU     70 /* percent of the CPU that kvway requests */
 
 static void begin_scaler(FILE *out, const struct kvw_plan *plan, enum kvw_component component,
 	const char *name, const struct kvw_scaling *scaling)

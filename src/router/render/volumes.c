@@ -1,8 +1,9 @@
 /*
- * volumes.c - renders a worker pod's volumes: the model, the caches' settings and shared memory.
+ * volumes.c - writes the volumes of a worker's pod: the model, the caches' settings and shared
+ * memory.
  *
- * The model's volume is a claim, the user's own, or a folder that an init container fills, by the
- * worker's own image, so that no other one is needed. With `prefetchEnabled` an init container
+ * The model's volume is a claim, a volume of the user, or a folder that an init container fills, by
+ * the worker's own image, so that no other one is needed. With `prefetchEnabled` an init container
  * copies it to memory.
  */
 #include <string.h>
@@ -14,7 +15,7 @@
 	"import sys; from huggingface_hub import snapshot_download as get; get(sys.argv[1], "      \
 	"revision=sys.argv[2], local_dir=sys.argv[3])"
 
-/* The volume that the worker itself mounts. */
+/* Returns the name of the volume that the worker itself mounts. */
 static const char *worker_volume(const struct kvw_plan *plan)
 {
 	return plan->prefetch && plan->source != KVW_SOURCE_HF ? "kvway-model" : plan->mount_name;
@@ -55,7 +56,7 @@ void kvw_render_pod_volumes(FILE *out, int depth, const struct kvw_plan *plan)
 		kvw_yaml_line(out, depth + 2, "%s: %s-cache",
 			plan->l2_secret ? "secretName" : "name", plan->name);
 	}
-	if (plan->own_kvtierd) { /* its segment is shared by the node's pods */
+	if (plan->own_kvtierd) { /* kvtierd's segment is shared by all pods on the node */
 		volume(out, depth, "kvway-shm", "hostPath:");
 		kvw_yaml_line(out, depth + 2, "path: /dev/shm");
 		kvw_yaml_line(out, depth + 2, "type: Directory");
@@ -66,7 +67,7 @@ void kvw_render_pod_volumes(FILE *out, int depth, const struct kvw_plan *plan)
 	kvw_yaml_entries(out, depth, plan->manifest->nodes[KVW_F_volumes]);
 }
 
-/* The model's path in its volume: with S3 the claim itself begins at the folder. */
+/* Writes the model's path within its volume. With S3 the claim itself begins at that folder. */
 static void sub_path(FILE *out, int depth, const struct kvw_plan *plan)
 {
 	if (plan->location[0] != '\0' && plan->source != KVW_SOURCE_S3 &&
@@ -187,7 +188,7 @@ void kvw_render_volumes(FILE *out, const struct kvw_plan *plan)
 {
 	if (plan->source != KVW_SOURCE_S3 && plan->source != KVW_SOURCE_FSX)
 		return;
-	kvw_yaml_line(out, 0, "---"); /* no namespace: volumes are the cluster's */
+	kvw_yaml_line(out, 0, "---"); /* without a namespace: volumes belong to the whole cluster */
 	kvw_yaml_line(out, 0, "apiVersion: v1");
 	kvw_yaml_line(out, 0, "kind: PersistentVolume");
 	kvw_yaml_line(out, 0, "metadata:");

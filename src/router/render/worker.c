@@ -1,7 +1,7 @@
 /*
- * worker.c - vLLM: account, headless Service, Deployment.
+ * worker.c - writes the objects of vLLM: account, headless Service, Deployment.
  *
- * A rollout takes one worker away before it adds one: there is seldom a GPU to spare. A pod delays
+ * A rollout removes one worker before it adds one, because there is seldom a free GPU. A pod delays
  * its end: its address leaves the Service at once, kvway drains it, and vLLM would cut running
  * answers.
  */
@@ -34,7 +34,7 @@ const char *kvw_render_events(const struct kvw_plan *plan)
 	return EVENTS;
 }
 
-/* A flag with its value, unless the user gave it. */
+/* Writes a flag with its value, unless the user gave that flag. */
 static void flag(FILE *out, const struct kvw_plan *plan, const char *name, const char *value)
 {
 	if (kvw_plan_flag(plan, name, NULL))
@@ -65,7 +65,7 @@ static void args(FILE *out, const struct kvw_plan *plan)
 		snprintf(number, sizeof(number), "%d", plan->port);
 		flag(out, plan, "port", number);
 	}
-	/* With several names the path stays one of them. */
+	/* If there are several names, the path stays one of them. */
 	if (!kvw_plan_flag(plan, "served-model-name", NULL)) {
 		flag(out, plan, "served-model-name", plan->model);
 		kvw_yaml_item(out, 4, plan->model_path);
@@ -85,7 +85,7 @@ static void variable(FILE *out, const struct kvw_plan *plan, const char *name, c
 	kvw_yaml_pair(out, 5, "value", value);
 }
 
-/* Whether the pod has a file with the cache's settings from kvway. */
+/* Returns whether the pod has a file with the cache's settings from kvway. */
 static bool has_cache_file(const struct kvw_plan *plan)
 {
 	return plan->l1 || plan->l2;
@@ -118,10 +118,10 @@ static void environment(FILE *out, const struct kvw_plan *plan)
 		variable(out, plan, "OPTION_KV_TRANSFER_CONFIG", kvw_render_connector(plan));
 		variable(out, plan, "OPTION_KV_EVENTS_CONFIG", kvw_render_events(plan));
 	}
-	if (plan->connector) /* hashes that all workers, and kvway, agree on */
+	if (plan->connector) /* so that all workers and kvway compute the same hashes */
 		variable(out, plan, "PYTHONHASHSEED", plan->hash_seed);
-	/* So vLLM's /metrics includes LMCache's counters of the engine's processes. The folder must
-	 * exist, and be emptied when the container restarts. */
+	/* With this folder vLLM's /metrics has LMCache's counters from all processes of the engine.
+	 * The folder must exist, and be emptied when the container restarts. */
 	if (plan->metrics && !lmi && !plan->options->kvtier && kvw_render_connector(plan) != NULL)
 		variable(out, plan, "PROMETHEUS_MULTIPROC_DIR", "/var/tmp");
 }
@@ -194,14 +194,15 @@ static void container(FILE *out, const struct kvw_plan *plan)
 	kvw_yaml_line(out, 7, "command:");
 	kvw_yaml_line(out, 7, "- sleep");
 	kvw_yaml_line(out, 7, "- \"%d\"", KVW_WORKER_PAUSE_S);
-	/* Images of engines run as root, and write to their own folders. */
+	/* Images of engines run as root, and write to their own folders, so only this much is
+	 * restricted. */
 	kvw_yaml_line(out, 4, "securityContext:");
 	kvw_yaml_line(out, 5, "allowPrivilegeEscalation: false");
 	kvw_yaml_line(out, 4, "volumeMounts:");
 	kvw_render_mounts(out, 4, plan);
 }
 
-/* One of several instance types, the first preferred. */
+/* Requires one of several instance types, and prefers the first. */
 static void affinity(FILE *out, const struct kvw_plan *plan)
 {
 	const struct kvw_node *types = plan->manifest->nodes[KVW_F_instanceTypes],
@@ -299,7 +300,8 @@ static void deployment(FILE *out, const struct kvw_plan *plan)
 	kvw_yaml_pair(out, 3, "serviceAccountName", account[0] != '\0' ? account : own);
 	if (account[0] == '\0')
 		kvw_yaml_line(out, 3, "automountServiceAccountToken: false");
-	/* vLLM would read a Service's VLLM_... variables as settings. */
+	/* Otherwise the variables VLLM_... that Kubernetes sets for Services would be read by vLLM
+	 * as settings. */
 	kvw_yaml_line(out, 3, "enableServiceLinks: false");
 	kvw_yaml_line(out, 3, "terminationGracePeriodSeconds: %d", KVW_WORKER_GRACE_S);
 	kvw_yaml_line(out, 3, "securityContext:");

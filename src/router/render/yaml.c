@@ -1,5 +1,6 @@
 /*
- * yaml.c - see yaml.h.
+ * yaml.c - writes YAML: lines that are indented by two blanks for each depth, and texts in quotes
+ * where they need them.
  */
 #include "render/yaml.h"
 
@@ -24,8 +25,8 @@ void kvw_yaml_line(FILE *out, int depth, const char *format, ...)
 	fputc('\n', out);
 }
 
-/* Whether a text is plain: no special bytes of YAML; a colon only within a word, as in an image or
- * a URL. */
+/* Returns whether a text needs no quotes: it has no special characters of YAML, and a colon only
+ * within a word, as in an image or a URL. */
 static bool is_plain(const char *text)
 {
 	for (const char *c = text; *c != '\0'; c++)
@@ -35,7 +36,7 @@ static bool is_plain(const char *text)
 	return text[0] != '\0';
 }
 
-/* A word that some reader of YAML takes for another type. */
+/* Returns whether some reader of YAML takes the word for another type. */
 static bool is_word(const char *text)
 {
 	static const char *const words[] = {
@@ -47,8 +48,8 @@ static bool is_word(const char *text)
 	return false;
 }
 
-/* The code point of a character that a reader of YAML would take for a line's end, or refuse;
- * *size: its bytes. 0: none. Text is UTF-8. */
+/* Returns the code point of a character that a reader of YAML would take for a line end, or refuse;
+ * *size: its bytes. 0: it is none. The text is UTF-8. */
 static unsigned unprintable(const char *text, size_t *size)
 {
 	const unsigned char *c = (const unsigned char *)text;
@@ -120,7 +121,7 @@ void kvw_yaml_item(FILE *out, int depth, const char *text)
 	fputc('\n', out);
 }
 
-/* A scalar of the document; a plain one keeps its type. */
+/* Writes a scalar of the document; one without quotes keeps its type. */
 static void scalar(FILE *out, const struct kvw_node *node)
 {
 	if (kvw_node_is_null(node))
@@ -133,7 +134,7 @@ static void scalar(FILE *out, const struct kvw_node *node)
 
 static void value_after(FILE *out, int depth, const struct kvw_node *value);
 
-/* continued: the first member goes on a line that has begun. */
+/* Writes the members of a mapping. continued: the first one goes on the line that has begun. */
 static void members(FILE *out, int depth, const struct kvw_node *map, bool continued)
 {
 	for (const struct kvw_node *node = map->first; node != NULL; node = node->next) {
@@ -160,7 +161,7 @@ static void items(FILE *out, int depth, const struct kvw_node *list)
 	}
 }
 
-/* Writes the value after "key:" or "-", with the line's end. */
+/* Writes the value after "key:" or "-", and the line end. */
 static void value_after(FILE *out, int depth, const struct kvw_node *value)
 {
 	if (value->kind == KVW_NODE_MAP && value->count > 0) {

@@ -1,4 +1,4 @@
-/* load_codec.c - see load_codec.h. */
+/* load_codec.c - encodes and decodes messages about load. */
 #include "sharing/load_codec.h"
 
 #include <string.h>

@@ -1,4 +1,4 @@
-/* load_round.c - see load_round.h. */
+/* load_round.c - sends this replica's load to Redis, and applies the messages of the others. */
 #include "sharing/load_round.h"
 
 #include <stdlib.h>
@@ -13,11 +13,12 @@
 #define HEAD_ROOM   (NAME_ROOM * 2 + 2048)
 #define REPLY_BYTES (KVW_PEERS * KVW_LOAD_BYTES)
 
-/* Between two log lines on refusals by Redis. */
+/* Least time between two log lines about refusals by Redis. */
 #define WARN_NS     (60 * KVW_NS_PER_S)
 
-/* Writes the own field, drops fields not written for `life` or without time, and returns the
- * others' messages, except too long ones: another program's field would fill every reply. */
+/* Writes this replica's field, drops fields that were not written for `life` or have no time, and
+ * returns the others' messages, except those that are too long: another program's field would make
+ * every reply large. */
 static const char script[] =
 	"local t=redis.call('TIME') local n=t[1]*1000+math.floor(t[2]/1000) local "
 	"life=tonumber(ARGV[3]) redis.call('HSET',KEYS[1],ARGV[1],ARGV[2]) "
@@ -44,14 +45,14 @@ struct kvw_load_round {
 	int64_t next_ns;
 	char load_name[NAME_ROOM], seen_name[NAME_ROOM], origin[24];
 	struct kvw_load_state state;
-	bool said_well; /* the log says that load is shared */
-	int64_t warned_ns; /* last log line on a refusal; 0: never */
+	bool said_well; /* the log says that load is being shared */
+	int64_t warned_ns; /* time of the last log line about a refusal; 0: there was none */
 	struct kvw_redis_command command;
-	bool open;                   /* the command is under way */
+	bool open;                   /* a command is under way */
 	struct kvw_redis_command leaving;
 	struct iovec leaving_part;
 	bool left;                   /* `leaving` is done */
-	struct iovec parts[3];       /* its head, the message, its end */
+	struct iovec parts[3]; /* the begin of the command, the message, the end of the command */
 	char head[HEAD_ROOM], end[64];
 	char message[KVW_LOAD_BYTES];
 	struct kvw_replica_worker workers[KVW_MAX_WORKERS];
@@ -133,7 +134,8 @@ static void hear(
 	}
 }
 
-/* Logs that Redis refuses: a key of another type, a right that the user lacks. */
+/* Logs that Redis refuses a command, because the key has another type, or the user lacks a
+ * right. */
 static void note_refusal(
 	struct kvw_load_round *round, const struct kvw_redis_command *command, int64_t now_ns)
 {
@@ -181,7 +183,7 @@ static char *put_bytes(char *at, const char *data, size_t len)
 	return at + len + 2;
 }
 
-/* A script, and its names and this replica's. */
+/* Writes a command with a script, its key and this replica's name. */
 static char *put_eval(
 	const struct kvw_load_round *round, char *at, int words, const char *text, size_t len)
 {
@@ -237,7 +239,7 @@ int64_t kvw_load_round_step(struct kvw_load_round *round, struct kvw_redis *redi
 	if (now_ns < round->next_ns)
 		return round->next_ns;
 	round->next_ns = now_ns + round->interval_ns;
-	/* Messages also age without replies. */
+	/* Messages expire also while no replies come. */
 	hold_workers(round);
 	kvw_replica_apply(round->replica, round->workers, round->count, round->admission, now_ns);
 	let_go(round);
@@ -276,7 +278,7 @@ void kvw_load_round_leave(struct kvw_load_round *round, struct kvw_redis *redis,
 		.done = has_left,
 		.user = round,
 	};
-	/* On the same connection, so that it follows a command still under way. */
+	/* On the same connection, so that it follows a command that is still under way. */
 	kvw_redis_submit(redis, &round->leaving);
 	while (!round->left) {
 		now_ns = kvw_clock_ns();

@@ -1,10 +1,10 @@
 /*
- * load_round.h - exchanges the replicas' loads by Redis (replicas).
+ * load_round.h - exchanges the replicas' loads through Redis (section `replicas`).
  *
  * Replicas of one group have a hash in Redis, `{PREFIX:GROUP}:load`, with a field for each; a
  * script, one command, writes the own field, removes those that were not written for `life` (by
  * Redis' clock) and returns the others. So a replica that died leaves nothing, and the whole hash
- * ends with the last one. replica.h judges the messages that come.
+ * ends with the last one. replica.h decides how much the received messages count.
  *
  * One command is under way at a time. If none is answered for `life`, all messages have expired and
  * this replica counts only its own load; the state is `degraded`.
@@ -24,17 +24,18 @@ struct kvw_load_round;
 /* KVW_ENOMEM. */
 enum kvw_err kvw_load_round_create(
 	const struct kvw_config *config, struct kvw_load_round **out) KVW_MUST_CHECK;
-/* No command is under way; NULL is allowed. */
+/* No command may be under way. NULL is allowed. */
 void kvw_load_round_destroy(struct kvw_load_round *round);
 /* Borrowed until destroy. */
 void kvw_load_round_begin(
 	struct kvw_load_round *round, struct kvw_fleet *fleet, struct kvw_admission *admission);
 
-/* Sends this replica's load and applies the others', if due. Returns the time of the next call. */
+/* If it is time, sends this replica's load and applies the others'. Returns the time of the next
+ * call. */
 int64_t kvw_load_round_step(struct kvw_load_round *round, struct kvw_redis *redis, int64_t now_ns);
 
-/* At the end of the process: removes its field from Redis, for at most `most_ns`, so that the
- * others do not count this replica for `life` longer. */
+/* To be called when the process ends: removes its field from Redis, waiting at most `most_ns`, so
+ * that the others do not count this replica for another `life`. */
 void kvw_load_round_leave(struct kvw_load_round *round, struct kvw_redis *redis, int64_t most_ns);
 
 struct kvw_load_state *kvw_load_round_state(struct kvw_load_round *round);

@@ -1,4 +1,7 @@
-/* peers.c - see peers.h. */
+/*
+ * peers.c - keeps the other replicas' messages about their load, and how far each replica is
+ * trusted.
+ */
 #include "sharing/peers.h"
 
 #include <stdlib.h>
@@ -11,28 +14,31 @@
 #define TRUST_LOST     0.5f
 #define TRUST_WON      0.1f
 #define TRUST_LEAST    (1.0f / 64) /* less counts as 0 */
-#define TRUST_LOOKED   (1.0f / 16) /* least trust used for judging a peer */
-#define TRUST_BACK_NS  INT64_C(10000000000) /* full trust returns in this time ... */
-#define TRUST_QUIET_NS INT64_C(30000000000) /* ... beginning this long after the last wrong claim */
+#define TRUST_LOOKED   (1.0f / 16) /* a peer is only judged if it has at least this much trust */
+#define TRUST_BACK_NS  INT64_C(10000000000) /* the time in which full trust returns ... */
+/* ... which begins this long after the last wrong claim */
+#define TRUST_QUIET_NS INT64_C(30000000000)
 
-/* The last message of one replica. */
+/* The last message of a replica. */
 struct peer {
-	struct kvw_load_news *news; /* owned; NULL: the entry is free */
+	struct kvw_load_news *news; /* owned; NULL: this entry is free */
 	int64_t heard_ns;
-	uint32_t id;        /* in claims and verdicts; never reused */
+	uint32_t id; /* names the peer in claims and verdicts; never used again for another one */
 	float trust;        /* 0..1 */
-	int64_t trusted_ns; /* time from which trust returns */
+	int64_t trusted_ns; /* time from which on trust returns */
 };
 
 struct kvw_peers {
 	uint64_t own;
 	int64_t life_ns;
 	uint32_t last_id;
-	struct kvw_load_news *read; /* scratch; changes places with a peer's */
+	/* a message is read into this one, which is then exchanged with a peer's */
+	struct kvw_load_news *read;
 	struct peer items[KVW_PEERS];
-	/* Scratch of the sum: the last added peer of each worker. */
+	/* Used while sums are computed: for each worker, the peer that was added last. */
 	uint8_t added[KVW_MAX_WORKERS];
-	int64_t weights_ns[KVW_MAX_WORKERS]; /* likewise: weight of the largest claim */
+	/* used in the same way: for each worker, the weight of the largest claim */
+	int64_t weights_ns[KVW_MAX_WORKERS];
 };
 
 struct kvw_peers *kvw_peers_create(uint64_t own_origin, int64_t life_ns)
@@ -66,7 +72,8 @@ static bool counts(const struct kvw_peers *peers, const struct peer *peer, int64
 	return peer->news != NULL && now_ns - peer->heard_ns < peers->life_ns;
 }
 
-/* The entry of an origin, or a free one, or the oldest expired one; NULL: none. */
+/* Returns the entry of an origin, else a free one, else the oldest one that has expired; NULL:
+ * there is none. */
 static struct peer *place_of(struct kvw_peers *peers, uint64_t origin, int64_t now_ns)
 {
 	struct peer *empty = NULL, *oldest = NULL;
@@ -76,7 +83,8 @@ static struct peer *place_of(struct kvw_peers *peers, uint64_t origin, int64_t n
 
 		if (peer->news != NULL && peer->news->origin == origin)
 			return peer;
-		/* Kept longer than it counts, so that old messages are recognised. */
+		/* An entry is kept longer than its message counts, so that old messages are
+		 * recognised. */
 		if (peer->news != NULL && now_ns - peer->heard_ns > 10 * peers->life_ns) {
 			free(peer->news);
 			peer->news = NULL;
@@ -189,8 +197,8 @@ void kvw_peers_judge(
 	}
 }
 
-/* Sets the claim to judge, the largest; a hardly trusted peer's claim is weighted little, so that
- * others are judged, too. */
+/* Sets the claim to judge: the largest one. The claim of a peer with little trust is given little
+ * weight, so that others are judged, too. */
 static void claim(
 	const struct peer *peer, int64_t queue_ns, struct kvw_load_claim *most, int64_t *weight_ns)
 {
@@ -205,7 +213,7 @@ static void claim(
 
 /* --- all together --- */
 
-/* Index of a key; count: none. */
+/* Returns the index of a key; count if there is none. */
 static size_t index_of_key(const uint64_t *keys, size_t count, uint64_t key)
 {
 	size_t low = 0, high = count;
@@ -245,7 +253,8 @@ void kvw_peers_sum(struct kvw_peers *peers, const uint64_t *keys, size_t count,
 		for (size_t e = 0; e < peer->news->count; e++) {
 			size_t at = index_of_key(keys, count, peer->news->entries[e].key);
 
-			/* A peer's repeated entry of a worker is ignored. */
+			/* If a peer's message has several entries for a worker, only the first one
+			 * counts. */
 			if (at == count || peers->added[at] == p + 1)
 				continue;
 			peers->added[at] = (uint8_t)(p + 1);

@@ -1,17 +1,22 @@
-/* replica.c - see replica.h. */
+/*
+ * replica.c - the part of load sharing in one replica: writes its messages and applies those of the
+ * others.
+ */
 #include "sharing/replica.h"
 
 #include <stdlib.h>
 
-#define STUCK_MOST_NS INT64_C(100000000) /* most of others' queue per worker while none is sent */
+/* most that the others' queue counts on a worker while this replica sends nothing */
+#define STUCK_MOST_NS INT64_C(100000000)
 
 struct kvw_replica {
 	struct kvw_peers *peers;
-	/* Detects that this replica sends no requests. */
+	/* These detect that this replica sends no requests. */
 	uint64_t sent;    /* sequences of all workers */
 	uint64_t refused; /* when `sent` last changed */
-	int64_t sent_ns;  /* time of that; 0: never looked */
-	bool loaded[KVW_MAX_WORKERS]; /* others have load there, as set last */
+	int64_t sent_ns;  /* time when that was noted; 0: never */
+	/* for each worker, whether others were last said to have load there */
+	bool loaded[KVW_MAX_WORKERS];
 	struct kvw_load_news news;    /* own message */
 	/* Scratch of apply. */
 	struct kvw_replica_worker sorted[KVW_MAX_WORKERS];
@@ -76,8 +81,8 @@ static int by_key(const void *a, const void *b)
 	return x->key < y->key ? -1 : x->key > y->key;
 }
 
-/* Returns whether the replica has requests but has sent none for long: then peers' claims on all
- * workers may be wrong. */
+/* Returns whether the replica has requests, but has sent none for a long time: then the peers'
+ * claims on all workers may be wrong. */
 static bool is_stuck(struct kvw_replica *replica, const struct kvw_replica_worker *workers,
 	size_t count, const struct kvw_admission *admission, int64_t now_ns)
 {

@@ -1,10 +1,11 @@
 /*
- * sharing.c - see sharing.h.
+ * sharing.c - adds this replica's charges to totals in Redis, and runs the exchange of load.
  *
  * In Redis each key, tenant or model is a hash of counters: `r` requests, `t` tokens, `dDAY` tokens
  * of a day, and `n` exchanges, by which lost totals are known. A script adds to all four and
  * returns them, so a subject takes one command, and its name one slot of a Cluster. After a lost
- * connection a command may be executed twice; those are few, and err on the safe side.
+ * connection a command may be executed twice; those are few, and count too much rather than too
+ * little.
  *
  * A round has at most ORDERS commands. With more subjects the next rounds continue with the rest,
  * so each waits a few intervals longer.
@@ -50,8 +51,8 @@ struct order {
 
 struct kvw_sharing {
 	struct kvw_redis *redis;
-	struct kvw_rate_table *table; /* NULL: no limits are shared */
-	struct kvw_load_round *load;  /* NULL: no load is shared */
+	struct kvw_rate_table *table; /* NULL: limits are not shared */
+	struct kvw_load_round *load;  /* NULL: load is not shared */
 	int64_t interval_ns;
 	char prefix[PREFIX_MOST];
 	pthread_t thread;
@@ -61,7 +62,7 @@ struct kvw_sharing {
 
 	/* The thread's members. */
 	struct order orders[ORDERS];
-	size_t count, open; /* orders of this round, and those not done */
+	size_t count, open; /* number of commands in this round, and of those not answered yet */
 	size_t heard;
 	uint32_t round;
 };
@@ -74,7 +75,7 @@ static struct kvw_rate_time time_now(const struct kvw_sharing *sharing)
 
 /* --- one order --- */
 
-/* Reads the numbers of the reply. */
+/* Reads the totals in the reply. */
 static bool read_totals(const struct kvw_redis_command *command, struct kvw_rate_sums *totals)
 {
 	struct kvw_slice texts[KVW_RATE_TOTALS];
@@ -175,13 +176,13 @@ static void take_subject(void *arg, struct kvw_rate_subject *subject)
 	order = &sharing->orders[sharing->count++];
 	order->sharing = sharing;
 	order->subject = subject;
-	/* With the lock of its part. */
+	/* The caller holds the lock of the subject's part of the table. */
 	atomic_fetch_add_explicit(&subject->users, 1, memory_order_relaxed);
 	subject->shared.round = sharing->round;
 	kvw_rate_share_news(subject, &now, &order->news);
 }
 
-/* Waits for Redis, at most until until_ns, and runs the load's round when due. */
+/* Waits for Redis, until until_ns at most, and exchanges load when it is time. */
 static void step(struct kvw_sharing *sharing, int64_t until_ns)
 {
 	int64_t now_ns = kvw_clock_ns(), next_ns = INT64_MAX;

@@ -1,4 +1,5 @@
-/* command.c - see command.h. Nothing of a running router is needed: the file alone is read. */
+/* command.c - reads a snapshot's file and prints its contents. A running router is not asked: only
+ * the file is read. */
 #include "state/command.h"
 
 #include <stdlib.h>

@@ -1,4 +1,7 @@
-/* file.c - see file.h. */
+/*
+ * file.c - reads a snapshot's file, only if it belongs to this user, and replaces it, only as a
+ * whole.
+ */
 #include "state/file.h"
 
 #include <errno.h>
@@ -10,7 +13,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define OPEN_TRIES 8 /* PATH.new may be renamed by the process that had the lock */
+/* PATH.new may be renamed by the process that holds its lock, so it is opened up to so many
+ * times */
+#define OPEN_TRIES 8
 
 static enum kvw_err fail_file(char why[KVW_STATE_WHY], const char *what)
 {
@@ -24,7 +29,7 @@ static enum kvw_err refuse_file(char why[KVW_STATE_WHY], enum kvw_err err, const
 	return err;
 }
 
-/* Is it a plain file of this user's that others cannot have written? */
+/* Checks that this is a plain file of this user that no other user could have written. */
 static enum kvw_err check_owner(const struct stat *found, char why[KVW_STATE_WHY])
 {
 	if (!S_ISREG(found->st_mode))
@@ -66,7 +71,8 @@ enum kvw_err kvw_state_file_open(const char *path, uint64_t most, int *fd, char 
 	return KVW_OK;
 }
 
-/* KVW_ENOTFOUND: another process has renamed it meanwhile, try again. */
+/* Opens and locks PATH.new. KVW_ENOTFOUND: another process has renamed it meanwhile, so the caller
+ * must try again. */
 static enum kvw_err open_locked(const char *temporary, int *fd, char why[KVW_STATE_WHY])
 {
 	int opened =
@@ -119,7 +125,8 @@ enum kvw_err kvw_state_file_begin(
 	return KVW_OK;
 }
 
-/* The folder of a path; "." where it names none. The caller frees it; NULL: no memory. */
+/* Returns the folder of a path; "." if the path has none. The caller frees the text; NULL: memory
+ * is short. */
 static char *folder_of(const char *path)
 {
 	const char *slash = strrchr(path, '/');
@@ -135,7 +142,8 @@ static enum kvw_err sync_folder(const char *path, char why[KVW_STATE_WHY])
 	int fd = folder == NULL ? -1 : open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	enum kvw_err err = KVW_OK;
 
-	/* Some file systems cannot sync a folder, and say so; they need not. */
+	/* Some file systems cannot sync a folder and return these errors; there the rename needs no
+	 * sync. */
 	if (fd < 0 || (fsync(fd) != 0 && errno != EINVAL && errno != EROFS))
 		err = fail_file(why, "cannot sync its folder");
 	if (fd >= 0)
@@ -165,7 +173,7 @@ enum kvw_err kvw_state_file_commit(struct kvw_state_file *file, char why[KVW_STA
 
 void kvw_state_file_abandon(struct kvw_state_file *file)
 {
-	/* Under the lock: no other process has written there. */
+	/* The lock is held, so no other process has written there. */
 	(void)unlink(file->temporary);
 	close(file->fd);
 	free(file->temporary);

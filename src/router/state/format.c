@@ -1,4 +1,4 @@
-/* format.c - see format.h. */
+/* format.c - a snapshot as a stream of bytes: written to a descriptor and read from one. */
 #include "state/format.h"
 
 #include <errno.h>
@@ -27,7 +27,8 @@ struct frame {
 	uint32_t length; /* bytes behind it */
 	uint32_t records;
 	uint32_t zero;
-	uint64_t sum; /* of all before it and all behind it, and of what came before the frame */
+	/* checksum over the rest of the head, the records, and the sum of the frame before */
+	uint64_t sum;
 };
 
 struct end {
@@ -51,6 +52,12 @@ const char *kvw_state_kind_name(enum kvw_keep_kind kind)
 		[KVW_KEPT_RANK] = "LMCache: ranks",
 		[KVW_KEPT_LOCATION] = "LMCache: locations",
 		[KVW_KEPT_KEYS] = "LMCache: keys",
+		[KVW_KEPT_QUOTA] = "coordinator: quotas",
+		[KVW_KEPT_PIN] = "coordinator: pins",
+		[KVW_KEPT_SERVER] = "coordinator: servers",
+		[KVW_KEPT_CAPACITY] = "coordinator: capacities",
+		[KVW_KEPT_TOKENS] = "coordinator: tokens",
+		[KVW_KEPT_PLACEMENT] = "coordinator: placements",
 		[KVW_KEPT_TREE] = "prefix tree",
 		[KVW_KEPT_NODE] = "prefix tree: nodes",
 		[KVW_KEPT_VIEW] = "prefix tree: views of workers",
@@ -62,7 +69,7 @@ const char *kvw_state_kind_name(enum kvw_keep_kind kind)
 	return (unsigned)kind < KVW_KEPT_KINDS ? names[kind] : NULL;
 }
 
-/* Checksum of a frame's head, without the head's own checksum, and its records. */
+/* Computes the checksum of a frame: of its head, without the checksum itself, and its records. */
 static uint64_t frame_sum(const uint8_t *frame, size_t length, uint64_t before)
 {
 	uint64_t head = XXH3_64bits_withSeed(frame, offsetof(struct frame, sum), before);
@@ -78,7 +85,7 @@ static enum kvw_err write_bytes(struct kvw_state_writer *writer, const void *dat
 
 	if (writer->error != 0)
 		return KVW_EIO;
-	/* END must have room, too. */
+	/* The frame END must still fit afterwards. */
 	if (len > writer->most || writer->summary.bytes > writer->most - len)
 		return KVW_ELIMIT;
 	writer->summary.bytes += len;
@@ -185,7 +192,7 @@ static enum kvw_err refuse_snapshot(
 	return err;
 }
 
-/* All of len, or less at the end of the stream: *got says how much. */
+/* Reads len bytes, or fewer at the end of the stream; *got is how many. */
 static enum kvw_err read_bytes(struct kvw_state_reader *reader, void *data, size_t len, size_t *got)
 {
 	uint8_t *at = data;
@@ -257,7 +264,8 @@ static enum kvw_err refuse_frame(struct kvw_state_reader *reader, const char *wh
 	return KVW_EPROTO;
 }
 
-/* END, whose frame was read: is it that of these frames, and does nothing follow? */
+/* Checks the frame END, which was just read: its numbers must be those of the frames before, and
+ * nothing may follow. */
 static enum kvw_err take_end(struct kvw_state_reader *reader, uint64_t bytes_before)
 {
 	struct end end;

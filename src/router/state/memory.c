@@ -1,4 +1,7 @@
-/* memory.c - see memory.h. */
+/*
+ * memory.c - hands records to another process: as a snapshot in a sealed memory file, which no
+ * process can change.
+ */
 #include "state/memory.h"
 
 #include <errno.h>

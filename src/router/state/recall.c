@@ -1,9 +1,9 @@
 /*
- * recall.c - a snapshot is read before kvway serves, or its prefix tree while it does; see state.h.
+ * recall.c - reads a snapshot before kvway serves, and a large prefix tree while it does.
  *
- * All of it is checked first. The strategy's records lie between the front (workers, models) and
- * the rest, so where a large tree is left for later, reading goes on behind them and comes back:
- * the descriptor is a file's.
+ * The whole snapshot is checked first. The strategy's records are between the first ones (workers,
+ * models) and the rest. So if a large tree is left for later, reading skips its records and returns
+ * to them afterwards; the descriptor is a file's, which can seek.
  */
 #include <math.h>
 #include <signal.h>
@@ -19,8 +19,8 @@
 #include "state/file.h"
 #include "state/state_internal.h"
 
-#define NICE          5                    /* of the thread that recalls: loops come first */
-#define LOOK_EACH     1024                 /* records, between two looks at the clock */
+#define NICE          5 /* nice value of the thread that reads the tree, so that loops come first */
+#define LOOK_EACH     1024                 /* number of records after which the clock is read */
 
 static void refuse_snapshot(struct kvw_state *state, const char *why)
 {
@@ -76,7 +76,7 @@ static void remember_model(struct kvw_state *state, const uint8_t *bytes, size_t
 		record.units_per_token_q16);
 }
 
-/* The next record that this part of the reading wants: of a kind from first to last. */
+/* Reads the next record of a kind from `first` to `last`. */
 static bool next_of(struct kvw_state *state, enum kvw_keep_kind first, enum kvw_keep_kind last,
 	enum kvw_keep_kind *kind, const uint8_t **record, size_t *len)
 {
@@ -111,7 +111,7 @@ static bool next_of(struct kvw_state *state, enum kvw_keep_kind first, enum kvw_
 	return true;
 }
 
-/* Workers and models stand at the front. */
+/* Reads workers and models, which are the first records. */
 static void read_front(struct kvw_state *state, uint64_t bytes)
 {
 	enum kvw_keep_kind kind;
@@ -134,7 +134,7 @@ static bool is_of_strategy(enum kvw_keep_kind kind)
 	return kind >= KVW_KEPT_FIRST_OF_STRATEGY && kind <= KVW_KEPT_LAST_OF_STRATEGY;
 }
 
-/* As kvw_state_read_all, and notes where the strategy's records begin and where they end. */
+/* Like kvw_state_read_all, but also notes where the strategy's records begin and end. */
 static enum kvw_err check_all(struct kvw_state *state, int fd, uint64_t most)
 {
 	struct kvw_state_reader *reader = state->reader;
@@ -157,13 +157,13 @@ static enum kvw_err check_all(struct kvw_state *state, int fd, uint64_t most)
 	return err == KVW_ECLOSED ? KVW_OK : err;
 }
 
-/* All of it is whole; then it is read from its beginning again. */
+/* Checks the whole snapshot; then reading starts again from its begin. */
 static void open_whole(struct kvw_state *state, int fd, uint64_t most)
 {
 	enum kvw_err err = check_all(state, fd, most);
 	uint64_t bytes = state->reader->summary.bytes;
 
-	/* Something else lies there: it is not replaced. */
+	/* If the file is not a snapshot, it is never replaced by one. */
 	state->barred =
 		err == KVW_EPROTO && !state->reader->ours && state->reader->summary.bytes > 0;
 	if (err == KVW_OK && lseek(fd, 0, SEEK_SET) == 0)
@@ -178,7 +178,8 @@ static void open_whole(struct kvw_state *state, int fd, uint64_t most)
 	read_front(state, bytes);
 }
 
-/* The file cannot change any more; the former process has read and written it at the same place. */
+/* Opens the memory file that the former process has handed over. It cannot change any more, and the
+ * former process has checked it by the same function. */
 static enum kvw_err open_handed(struct kvw_state *state, const struct kvw_config *config, int fd)
 {
 	state->from = "handed-over";
@@ -260,7 +261,8 @@ void kvw_state_recall(struct kvw_state *state)
 	const uint8_t *record;
 	size_t len;
 
-	/* A process that takes over has time until until_ns, while the former process serves. */
+	/* In a takeover this process has time until until_ns, because the former one serves in the
+	 * meantime. */
 	state->aside = state->nodes > KVW_STATE_AT_ONCE && state->until_ns == 0 &&
 		       state->reader != NULL && ops->recall_aside != NULL &&
 		       ops->recall_aside(strategy) == KVW_OK;
@@ -272,12 +274,12 @@ void kvw_state_recall(struct kvw_state *state)
 	in.next = next_of_strategy;
 	if (ops->recall != NULL)
 		ops->recall(strategy, &in);
-	/* Skips records that the strategy did not want. */
+	/* Skips records that the strategy did not read. */
 	while (next_of_strategy(state, &kind, &record, &len))
 		;
 }
 
-/* The strategy's records, with pauses. */
+/* Reads the strategy's next record, with pauses in between. */
 static bool next_aside(void *arg, enum kvw_keep_kind *kind, const uint8_t **record, size_t *len)
 {
 	const struct timespec pause = {.tv_nsec = KVW_STATE_PAUSE_NS};
@@ -319,7 +321,7 @@ static bool go_to(struct kvw_state *state, const struct kvw_state_place *place)
 	return !state->over;
 }
 
-/* Where the records cannot be read, the strategy hears at once that there are none. */
+/* If the records cannot be read, the strategy is called at once, and gets none. */
 static void begin_aside(struct kvw_state *state)
 {
 	(void)go_to(state, &state->of_strategy);
@@ -330,7 +332,8 @@ static void begin_aside(struct kvw_state *state)
 		(void)recall_aside(state);
 }
 
-/* Since kvw_state_create another worker may have got a slot, or the same one has lost its cache. */
+/* Drops data about workers whose slot has another worker since kvw_state_create, or that were
+ * restarted and so lost their caches. */
 static void drop_others(struct kvw_state *state)
 {
 	for (size_t i = 0; i < KVW_MAX_WORKERS; i++) {

@@ -1,9 +1,9 @@
 /*
- * state.c - see state.h.
+ * state.c - writes snapshots.
  *
- * The thread pauses after each MiB, so that it never has a core for long while loops want it, and
- * waits for the disk alone. It takes no lock but that of the table of sessions, for 64 of them at a
- * time.
+ * The thread pauses after each MiB, so that it never keeps a core for long that loops need, and
+ * only this thread waits for the disk. It takes no lock but that of the table of sessions, for 64
+ * of them at a time.
  */
 #include "state/state.h"
 
@@ -22,7 +22,7 @@
 #include "state/memory.h"
 #include "state/state_internal.h"
 
-/* Workers that have not come by then are not waited for. */
+/* A worker in the snapshot that has not appeared after this time is forgotten. */
 #define EXPECT_FOR_NS (600 * KVW_NS_PER_S)
 
 enum kvw_err kvw_state_create(const struct kvw_config *config, struct kvw_fleet *fleet, int handed,
@@ -94,7 +94,7 @@ static void gather(struct gathered *all, enum kvw_keep_kind kind, const void *he
 	all->len += sizeof(before) + len;
 }
 
-/* Gathers data that only the control thread may read. */
+/* Collects data that only the control thread may read. */
 static void gather_all(struct kvw_state *state, struct gathered *all)
 {
 	struct kvw_fleet *fleet = state->fleet;
@@ -122,7 +122,7 @@ static void gather_all(struct kvw_state *state, struct gathered *all)
 		kvw_settings_ref(all->settings);
 }
 
-/* As kvw_state_write, with pauses. */
+/* Like kvw_state_write, with pauses in between. */
 static enum kvw_err put_record(void *arg, enum kvw_keep_kind kind, const void *record, size_t len)
 {
 	struct kvw_state *state = arg;
@@ -180,7 +180,7 @@ static const char *why_of(const struct kvw_state_writer *writer, enum kvw_err er
 	return err == KVW_ELIMIT ? "it would have more than state.max_bytes" : "out of memory";
 }
 
-/* Writes one snapshot and lets go of what was gathered for it. */
+/* Writes one snapshot, and frees the data that was collected for it. */
 static void write_snapshot(struct kvw_state *state, struct gathered *all)
 {
 	int64_t begun_ns = kvw_clock_ns();
@@ -216,8 +216,8 @@ static void write_snapshot(struct kvw_state *state, struct gathered *all)
 	atomic_store(&status->last_failed, err != KVW_OK);
 }
 
-/* The same into memory, for the process that takes over,
- * which may read it for as long as it likes. */
+/* Writes a snapshot into memory for the process that takes over, which may read it at any time
+ * later. */
 static void write_for_heir(struct kvw_state *state, struct gathered *all)
 {
 	int fd = kvw_state_memory_open("kvway-state");
@@ -257,7 +257,7 @@ static void *write_all(void *arg)
 			continue;
 		}
 		pthread_mutex_unlock(&state->lock);
-		/* `gathered` is this thread's while `wanted`. */
+		/* While `wanted` is set, `gathered` belongs to this thread. */
 		if (state->for_heir)
 			write_for_heir(state, &state->gathered);
 		else
@@ -269,7 +269,7 @@ static void *write_all(void *arg)
 	return NULL;
 }
 
-/* Signals are for the main thread. */
+/* Signals are handled by the main thread, so they are blocked here. */
 bool kvw_state_start_thread(pthread_t *thread, void *(*run)(void *), struct kvw_state *state)
 {
 	sigset_t all, before;
@@ -290,7 +290,7 @@ enum kvw_err kvw_state_start(struct kvw_state *state)
 	return KVW_OK;
 }
 
-/* Begins one. False: one is being written. */
+/* Begins a snapshot. Returns false if one is being written. */
 static bool begin_snapshot(struct kvw_state *state, bool for_heir)
 {
 	bool begun;
@@ -311,7 +311,8 @@ void kvw_state_tick(struct kvw_state *state, int64_t now_ns)
 {
 	int asked = HEIR_ASKED, written = HEIR_WRITTEN;
 
-	/* The present data is less than the file's. */
+	/* While the tree is being read, there is less data in memory than in the file, so the file
+	 * is not replaced. */
 	if (atomic_load(&state->status.recalling)) {
 		if (atomic_compare_exchange_strong(&state->heir, &asked, HEIR_WRITTEN))
 			atomic_store(&state->heir, HEIR_READY);
@@ -342,7 +343,8 @@ void kvw_state_prepare(struct kvw_state *state)
 {
 	int none = HEIR_NONE;
 
-	/* A snapshot still being written for a process that has failed meanwhile suffices, too. */
+	/* If a snapshot is still being written for a process that has failed meanwhile, that one is
+	 * used. */
 	(void)atomic_compare_exchange_strong(&state->heir, &none, HEIR_ASKED);
 }
 
@@ -377,7 +379,7 @@ void kvw_state_stop(struct kvw_state *state)
 
 	if (state == NULL)
 		return;
-	/* Then the file has more than there is here. */
+	/* then the file has more data than this process */
 	unread = atomic_load(&state->status.recalling);
 	kvw_state_recall_no_more(state);
 	if (state->started) {

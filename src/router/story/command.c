@@ -1,6 +1,6 @@
 /*
- * command.c - see command.h. Asks GET /trace of the admin address, once, or again and again from
- * where the answer before ended.
+ * command.c - runs `kvway trace`: sends GET /trace to the admin address, once, or again and again
+ * for the requests after those in the last answer.
  */
 #include "story/command.h"
 
@@ -18,13 +18,13 @@
 #define FOLLOW_NS   INT64_C(300000000) /* between two questions */
 #define CURSOR_MOST 8192
 
-/* One run of the command. */
+/* The data of one run of the command. */
 struct run {
 	const struct kvw_story_options *options;
-	struct kvw_config *config; /* of -c FILE; owned, NULL: not given */
+	struct kvw_config *config; /* the file of -c; owned; NULL: not given */
 	struct kvw_admin_where where;
 	char *key;                /* owned */
-	char cursor[CURSOR_MOST]; /* of the last answer; "": there was none */
+	char cursor[CURSOR_MOST]; /* where the last answer ended; "": there was none */
 	size_t shown;
 	FILE *out, *err;
 };
@@ -40,7 +40,7 @@ static void add(FILE *to, const char *name, const char *value)
 	free(coded);
 }
 
-/* To be freed. NULL: out of memory. */
+/* Makes the target, which the caller frees. NULL: memory is short. */
 static char *target_of(const struct run *run)
 {
 	const struct kvw_story_options *options = run->options;
@@ -85,7 +85,7 @@ static enum kvw_story_status refused(const struct run *run, const struct kvw_adm
 static void show_request(struct run *run, const json_t *request, const char *line, size_t len)
 {
 	if (run->options->follow && json_object_get(request, "status") == NULL)
-		return; /* it is shown when it has ended */
+		return; /* it will be shown when it has ended */
 	if (run->options->router.json) {
 		fwrite(line, 1, len, run->out);
 		fputc('\n', run->out);
@@ -111,7 +111,7 @@ static void take_end(struct run *run, const json_t *end)
 			lost);
 }
 
-/* False: it is no answer of kvway's. */
+/* Prints an answer. Returns false if it is not one of kvway's. */
 static bool show(struct run *run, const struct kvw_admin_reply *reply)
 {
 	const char *at = reply->body, *end = reply->body + reply->len;

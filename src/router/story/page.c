@@ -1,8 +1,9 @@
 /*
- * page.c - see page.h. Text that came over the wire is printed without control characters.
+ * page.c - prints the trace of a request as text. Text from the network is printed without control
+ * characters.
  *
- * Left out is what another line says: an answer that is waited for begins with its attempt and
- * ends with a failure.
+ * Notes are left out if another line says the same: the wait for an answer begins with its attempt
+ * and ends with a failure.
  */
 #include "story/page.h"
 
@@ -13,7 +14,7 @@
 
 /* Meanings of the names of states, ends and clients. */
 static const struct {
-	const char *what, *name, *meaning; /* meaning NULL: it is left out */
+	const char *what, *name, *meaning; /* meaning NULL: the note is left out */
 } meanings[] = {
 	{"request", "read_body", "reads the request's body"},
 	{"request", "routing", "looks for a worker"},
@@ -119,7 +120,7 @@ static void put_attempt(const json_t *note, FILE *out)
 		fprintf(out, "; %.0f tokens of the prompt are predicted there", cached);
 }
 
-/* Writes the rest of a note, after its first word. */
+/* Writes a note, except for its first word. */
 static void put_rest(const json_t *note, const char *what, const char *meaning, FILE *out)
 {
 	double most = json_number_value(json_object_get(note, "at_most_ms"));
@@ -156,7 +157,7 @@ static void put_rest(const json_t *note, const char *what, const char *meaning, 
 	}
 }
 
-/* The word in front: of a state its name, else what happened. */
+/* Returns the first word of a note: the name of a state, or else the kind of the event. */
 static const char *word_of(const json_t *note)
 {
 	const char *what = text_of(note, "what");
@@ -211,7 +212,7 @@ static void put_head(const json_t *request, FILE *out)
 	fputc('\n', out);
 }
 
-/* Where most of the time went, if it is worth a line. */
+/* Writes in which state the request spent most of its time, if that is worth a line. */
 static void put_longest(const json_t *way, double total_ms, bool ended, FILE *out)
 {
 	const json_t *before = NULL, *longest = NULL;

@@ -1,5 +1,5 @@
 /*
- * page.h - one request's way, for people.
+ * page.h - prints the trace of one request as text.
  */
 #ifndef KVW_STORY_PAGE_H
 #define KVW_STORY_PAGE_H
@@ -7,7 +7,7 @@
 #include <jansson.h>
 #include <stdio.h>
 
-/* request: a line of GET /trace. */
+/* request is a line of GET /trace. */
 void kvw_story_print(const json_t *request, FILE *out);
 
 #endif

@@ -1,9 +1,9 @@
 /*
- * activation.c - see activation.h.
+ * activation.c - takes listening sockets over from systemd.
  *
- * systemd gives descriptors 3, 4, ... and names them with colons between. A name that is one of our
- * own words (`listen`, `admin`) says what a socket is for; any other name is as good, since a
- * socket is found by its address.
+ * systemd passes descriptors 3, 4, ... and their names, separated by colons. The names `listen` and
+ * `admin` say what a socket is for; other names mean nothing, since a socket is found by its
+ * address.
  */
 #include "takeover/activation.h"
 

@@ -1,7 +1,7 @@
 /*
- * activation.h - listening sockets that the service manager hands to the process it starts.
+ * activation.h - takes the listening sockets that a service manager passes to kvway at its start.
  *
- * Threads: the main thread, before others read the environment.
+ * Threads: the main thread, before other threads read the environment.
  */
 #ifndef KVW_TAKEOVER_ACTIVATION_H
 #define KVW_TAKEOVER_ACTIVATION_H

@@ -1,5 +1,6 @@
 /*
- * channel.c - see channel.h.
+ * channel.c - sends and receives the packets of a takeover, with descriptors, over a Unix socket of
+ * type SOCK_SEQPACKET.
  */
 #include "takeover/channel.h"
 
@@ -72,7 +73,8 @@ static void take_descriptors(struct msghdr *packet, struct brought *brought)
 	}
 }
 
-/* After a packet without bytes, which reads like the end. */
+/* Returns whether the peer has gone. Called after a packet without bytes, which reads like the end
+ * of the connection. */
 static bool is_gone(int channel)
 {
 	struct pollfd end = {.fd = channel, .events = POLLRDHUP};

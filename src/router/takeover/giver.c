@@ -1,17 +1,17 @@
 /*
- * giver.c - see giver.h.
+ * giver.c - gives this process's listening sockets to a new kvway.
  *
- * What a peer may do is little: say hello, once, get descriptors of the sockets, and say ready. It
- * is of the same user (the path has mode 0600, and SO_PEERCRED is asked besides), so the checks are
- * against mistakes: a program that is no kvway, one of another version, one that hangs. None of
- * them changes what this process does before `ready`: the descriptors are copies, and both may
- * accept from one socket.
+ * A peer may do only this: say hello once, receive descriptors of the sockets, and say ready. It
+ * runs as the same user (the path has mode 0600, and SO_PEERCRED is checked), so that the checks
+ * are against mistakes: a program that is not kvway, one of another version, one that hangs. None
+ * of them changes anything in this process before `ready`: the descriptors are copies, and both
+ * processes may accept from one socket.
  *
- * Keys of session tickets are asked for at the end, when the new process is about to make its
- * contexts: so few are younger.
+ * Keys of session tickets are given late, when the new process is about to make its TLS contexts,
+ * so that few keys are made afterwards.
  *
- * One new process at a time has the sockets. A peer has 5 s to say hello, then timeout_ns to be
- * ready.
+ * Only one new process at a time has the sockets. A peer has 5 s to say hello, then timeout_ns to
+ * be ready.
  */
 #include "takeover/giver.h"
 
@@ -29,27 +29,28 @@
 
 #define HELLO_NS (5 * KVW_NS_PER_S)
 #define BACKLOG  16
-#define PAUSE_NS (100 * KVW_NS_PER_MS) /* without a descriptor for one that waits */
+/* pause after accepting failed because no descriptor was free */
+#define PAUSE_NS (100 * KVW_NS_PER_MS)
 
 /* A process that has connected. */
 struct peer {
 	int channel; /* -1: free */
 	int64_t pid;
 	int64_t deadline_ns;
-	bool given; /* it has our sockets */
-	bool waits; /* ... and has asked for a snapshot */
-	bool asked; /* ... and for the keys of session tickets */
-	bool reads_caches; /* it is ready, and takes what workers have reported to us */
+	bool given; /* the peer has copies of the sockets */
+	bool waits; /* ... and waits for a snapshot */
+	bool asked; /* ... and has asked for the keys of session tickets */
+	bool reads_caches; /* the peer is ready, and wants the caches that workers have reported */
 };
 
 struct kvw_giver {
 	struct kvw_giver_deps deps;
 	int listen_fd;    /* -1: none, or closed */
-	int64_t pause_until_ns; /* accepting failed, and poll() would not wait */
-	bool bound;       /* deps.path is ours */
-	const char *shut; /* why no process may take over; NULL: one may */
+	int64_t pause_until_ns; /* after accepting failed: until then the socket is not polled */
+	bool bound;       /* this process has bound deps.path */
+	const char *shut; /* why no process may take over now; NULL: one may */
 	struct peer peers[KVW_GIVER_PEERS];
-	struct peer *heir; /* of peers, said ready; NULL: none yet */
+	struct peer *heir; /* the peer that has said ready; NULL: none yet */
 };
 
 /* --- the path --------------------------------------------------------------------------------- */
@@ -62,7 +63,7 @@ static int try_bind(const char *path)
 	if (fd < 0)
 		return -1;
 	memcpy(name.sun_path, path, strlen(path));
-	/* Before bind: then no other user can connect in between. */
+	/* Set before bind, so that no other user can connect in between. */
 	if (fchmod(fd, 0600) == 0 && bind(fd, (const struct sockaddr *)&name, sizeof(name)) == 0 &&
 		listen(fd, BACKLOG) == 0)
 		return fd;
@@ -72,7 +73,7 @@ static int try_bind(const char *path)
 	return -1;
 }
 
-/* A socket at which no process listens. */
+/* Returns whether the path is a socket at which no process listens. */
 static bool is_left_over(const char *path)
 {
 	struct sockaddr_un name = {.sun_family = AF_UNIX};
@@ -179,7 +180,7 @@ static void say(struct peer *peer, const struct kvw_takeover_message *message)
 		kvw_debug("takeover", "a peer does not listen pid=%lld", (long long)peer->pid);
 }
 
-/* The peer is let go. One that had our sockets has failed. */
+/* Disconnects the peer. If it had the sockets, its takeover has failed. */
 static void let_go(struct kvw_giver *giver, struct peer *peer, const char *why, bool tell)
 {
 	struct kvw_takeover_state *state = giver->deps.state;
@@ -246,8 +247,8 @@ static void accept_peers(struct kvw_giver *giver)
 	}
 }
 
-/* Sends those of one use and address, several to a packet. *sent counts.
- * False: the peer takes no more. */
+/* Sends the sockets of one use and address, several in a packet. *sent counts them. False: the
+ * peer's queue is full. */
 static bool give_sockets(struct kvw_giver *giver, struct peer *peer, uint32_t *sent)
 {
 	const struct kvw_sockets *sockets = giver->deps.sockets;
@@ -313,7 +314,7 @@ static void greet(
 		(long long)peer->pid, hello->version[0] != '\0' ? hello->version : "?", end.count);
 }
 
-/* Keys of session tickets, a packet for each use. */
+/* Sends the keys of session tickets, one packet for each use. */
 static void give_tickets(struct kvw_giver *giver, struct peer *peer)
 {
 	struct kvw_takeover_message message = {.kind = KVW_TAKEOVER_TICKETS};
@@ -342,7 +343,7 @@ static void give_tickets(struct kvw_giver *giver, struct peer *peer)
 		let_go(giver, peer, "it does not read", false);
 }
 
-/* One packet. True: there may be more. */
+/* Reads one packet of a peer. True: there may be more. */
 static bool read_peer(struct kvw_giver *giver, struct peer *peer)
 {
 	struct kvw_takeover_message message;
@@ -351,7 +352,7 @@ static bool read_peer(struct kvw_giver *giver, struct peer *peer)
 	enum kvw_err err = kvw_takeover_receive(peer->channel, &message, fds, &count);
 
 	while (count > 0)
-		close(fds[--count]); /* no message for us has any */
+		close(fds[--count]); /* no message that a peer sends has descriptors */
 	if (err == KVW_EAGAIN)
 		return false;
 	if (err == KVW_ECLOSED)
@@ -483,7 +484,7 @@ void kvw_giver_say_goodbye(struct kvw_giver *giver)
 	atomic_store(&state->under_way, false);
 	atomic_store(&state->handed, true);
 	say(heir, &(struct kvw_takeover_message){.kind = KVW_TAKEOVER_GOODBYE, .pid = getpid()});
-	stop_listening(giver); /* the path is its now */
+	stop_listening(giver); /* the path belongs to the new process now */
 	for (size_t i = 0; i < KVW_GIVER_PEERS; i++)
 		if (giver->peers[i].channel >= 0 && &giver->peers[i] != heir)
 			let_go(giver, &giver->peers[i], "another process has taken over", true);

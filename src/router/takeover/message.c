@@ -1,8 +1,8 @@
 /*
- * message.c - see message.h.
+ * message.c - parses and writes the messages of a takeover.
  *
- * The peer is a process of the same user, but perhaps of another version or none of ours: every
- * byte is checked, and nothing is kept beyond the packet.
+ * The peer is a process of the same user, but perhaps another version of kvway or another program:
+ * every byte is checked, and nothing is kept beyond the packet.
  */
 #include "takeover/message.h"
 
@@ -65,8 +65,8 @@ struct line {
 	size_t len;
 };
 
-/* The next line, which *at then is past.
- * False: there is none, or it has no end or a strange byte. */
+/* Reads the next line, and moves *at behind it. False: there is none, or it has no end or an
+ * unprintable byte. */
 static bool next_line(const char **at, const char *end, struct line *out)
 {
 	const char *stop = *at == end ? NULL : memchr(*at, '\n', (size_t)(end - *at));
@@ -112,7 +112,7 @@ static int hex_value(char c)
 	return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
 }
 
-/* Two digits of lower case for each byte. */
+/* Reads keys as two lower-case hex digits for each byte. */
 static bool take_keys(struct kvw_takeover_message *message, const char *data, size_t len)
 {
 	if (len % 2 != 0 || len / 2 > sizeof(message->keys))
@@ -163,10 +163,10 @@ static bool take_value(
 	case FIELDS:
 		break;
 	}
-	return true; /* a name that a later version has */
+	return true; /* a name of a later version, which is ignored */
 }
 
-/* One line after the first. seen: bits of the fields that came before. */
+/* Reads one line after the first. seen: bits of the fields that were read before. */
 static bool take_field(struct kvw_takeover_message *message, struct line line, unsigned *seen)
 {
 	const char *space = memchr(line.data, ' ', line.len);
@@ -174,7 +174,7 @@ static bool take_field(struct kvw_takeover_message *message, struct line line, u
 	int field = 0;
 
 	if (name_len == 0 || name_len + 1 == line.len)
-		return false; /* no name, or no value */
+		return false; /* the line has no name, or no value */
 	while (field < FIELDS && !(strlen(field_names[field]) == name_len &&
 					 memcmp(field_names[field], line.data, name_len) == 0))
 		field++;
@@ -207,7 +207,7 @@ static enum kvw_err take_first(struct line line, enum kvw_takeover_kind *kind)
 	return KVW_EPROTO;
 }
 
-/* Has a message of its kind what it must have? */
+/* Returns whether a message has all fields that its kind needs. */
 static bool is_whole(const struct kvw_takeover_message *message, unsigned seen)
 {
 	unsigned needs = message->kind == KVW_TAKEOVER_END ? 1U << FIELD_COUNT : 0;
@@ -260,7 +260,7 @@ static size_t put_field(char *text, size_t used, const char *name, const char *v
 	return used;
 }
 
-/* In place: no other memory sees them. */
+/* Writes the digits in place, so that no other memory contains the keys. */
 static size_t put_keys(char *text, size_t used, const struct kvw_takeover_message *message)
 {
 	static const char hex[] = "0123456789abcdef";

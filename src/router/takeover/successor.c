@@ -1,10 +1,10 @@
 /*
- * successor.c - see successor.h.
+ * successor.c - starts the installed program as a child that takes over.
  *
- * The file is found by its path as of the start: /proc/self/exe itself would be this very program
- * for ever, also when another one was installed over it. The child gets one end of a socket pair,
- * so no path has to be configured, and none of the variables by which a service manager names this
- * process.
+ * The program's file is found by the path that it had at this process's start: /proc/self/exe would
+ * be this very program for ever, even after another one was installed over it. The child gets one
+ * end of a socket pair, so that no path has to be configured. It gets none of the variables by
+ * which a service manager addresses this process.
  */
 #include "takeover/successor.h"
 
@@ -31,7 +31,8 @@ void kvw_successor_init(struct kvw_successor *successor, char *const *argv)
 	successor->argv = argv;
 }
 
-/* All but `--takeover X` and `--takeover=X`, then ours. To be freed; the texts are borrowed. */
+/* Copies the arguments without `--takeover X` and `--takeover=X`, and adds ours. The caller frees
+ * the array; the texts are borrowed. */
 static char **arguments(char *const *argv, char *flag, char *value)
 {
 	size_t count = 0, used = 0;
@@ -60,7 +61,7 @@ static bool is_about_us(const char *variable)
 	return strncmp(variable, "WATCHDOG_PID=", 13) == 0 || strncmp(variable, "LISTEN_", 7) == 0;
 }
 
-/* To be freed; the texts are borrowed. */
+/* Makes the child's environment. The caller frees the array; the texts are borrowed. */
 static char **environment(void)
 {
 	size_t count = 0, used = 0;
@@ -89,7 +90,7 @@ static int spawn(const char *program, char **argv, char **env, int fd, pid_t *pi
 		posix_spawn_file_actions_destroy(&actions);
 		return ENOMEM;
 	}
-	/* Onto itself: it stays open in the child. */
+	/* Duplicated onto itself, so that it stays open in the child. */
 	failed = posix_spawn_file_actions_adddup2(&actions, fd, fd);
 	if (failed == 0)
 		failed = posix_spawnattr_setsigmask(&attributes, &none);

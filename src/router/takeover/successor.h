@@ -13,16 +13,16 @@
 
 /* How this process was started. Borrowed texts. */
 struct kvw_successor {
-	char program[PATH_MAX]; /* its file; "": not known */
+	char program[PATH_MAX]; /* path of its program; "": not known */
 	char *const *argv;      /* ends with NULL */
 };
 
-/* At the start, before the file is replaced. */
+/* Notes how this process was started. Called at the start, before the file is replaced. */
 void kvw_successor_init(struct kvw_successor *successor, char *const *argv);
 
-/* Starts the program of that file with the same arguments and `--takeover fd:N`. *channel is the
- * other end of N, the caller's; *pid is to be waited for. KVW_EIO, KVW_ENOMEM: it does not start,
- * which is logged. */
+/* Starts the program with the same arguments and `--takeover fd:N`. The caller owns *channel, the
+ * other end of N, and waits for *pid. KVW_EIO, KVW_ENOMEM: the program does not start, and the
+ * cause is logged. */
 enum kvw_err kvw_successor_start(
 	const struct kvw_successor *successor, pid_t *pid, int *channel) KVW_MUST_CHECK;
 

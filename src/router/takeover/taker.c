@@ -1,9 +1,9 @@
 /*
- * taker.c - see taker.h.
+ * taker.c - takes the listening sockets of a running kvway over.
  *
- * An old process that ends in the middle is no reason to fail: its sockets are here, and no other
- * process serves them. One that says `refused`, or anything that we cannot read or did not ask for,
- * lives and serves on, and then this process must not.
+ * If the old process ends in the middle, the takeover goes on: this process has the sockets, and no
+ * other process serves them. If the old process says `refused`, or sends a message that is
+ * unreadable or unexpected, it lives and goes on serving, and then this process must not serve.
  */
 #include "takeover/taker.h"
 
@@ -21,20 +21,22 @@
 #include "base/log.h"
 #include "takeover/channel.h"
 
-#define ANSWER_NS  (5 * KVW_NS_PER_S)  /* for each of its answers */
+#define ANSWER_NS  (5 * KVW_NS_PER_S)  /* longest wait for each answer of the old process */
 #define WHY_BYTES  256                 /* of an explanation */
-#define GOODBYE_NS (10 * KVW_NS_PER_S) /* after that it counts as dead */
+/* after this time without a goodbye the old process counts as dead */
+#define GOODBYE_NS (10 * KVW_NS_PER_S)
 
 struct kvw_taker {
 	struct kvw_takeover_state *state;
-	int channel; /* -1: the old process is gone */
+	int channel; /* -1: the old process has gone */
 	int64_t asked_ns;
 	uint32_t usable_before;
-	bool keeps; /* it can be asked for a snapshot */
-	bool seals; /* ... for keys of session tickets */
+	bool keeps; /* the old process offers a snapshot */
+	bool seals; /* ... and the keys of session tickets */
 };
 
-/* The next message, with its descriptors. KVW_ETIMEDOUT; else as kvw_takeover_receive. */
+/* Waits for the next message with its descriptors. KVW_ETIMEDOUT; otherwise the errors of
+ * kvw_takeover_receive. */
 static enum kvw_err hear(struct kvw_taker *taker, int64_t wait_ns,
 	struct kvw_takeover_message *message, int fds[KVW_TAKEOVER_FDS], size_t *count)
 {
@@ -54,7 +56,7 @@ static enum kvw_err hear(struct kvw_taker *taker, int64_t wait_ns,
 	}
 }
 
-/* Waits while others wait there, too. */
+/* Connects, and waits if the old process's queue is full of others. */
 static bool join(int fd, const struct sockaddr_un *name)
 {
 	const struct timespec pause = {.tv_nsec = 10 * KVW_NS_PER_MS};
@@ -103,8 +105,8 @@ static int open_channel(const char *from, FILE *errors)
 	return -1;
 }
 
-/* Puts what a packet brought into the set.
- * False: it is not what it is said to be; none is left open. */
+/* Puts the sockets of a packet into the set. False: they are not as the message says, and all are
+ * closed. */
 static bool take_sockets(struct kvw_sockets *sockets, const struct kvw_takeover_message *message,
 	const int *fds, size_t count, char *why)
 {
@@ -125,7 +127,7 @@ static bool take_sockets(struct kvw_sockets *sockets, const struct kvw_takeover_
 	return good;
 }
 
-/* Explains the failure of an answer to `asked` (NULL: nothing was asked). */
+/* Writes why the answer to `asked` failed (NULL: nothing was asked). */
 static void explain_failure(
 	char *why, enum kvw_err err, const struct kvw_takeover_message *message, const char *asked)
 {
@@ -156,7 +158,7 @@ static void explain_failure(
 		(void)snprintf(why, WHY_BYTES, "%s is no message of a takeover", what);
 }
 
-/* False: why[]. */
+/* Returns false on failure; why[] has the reason. */
 static bool hear_sockets(struct kvw_taker *taker, struct kvw_sockets *sockets, char *why)
 {
 	struct kvw_takeover_message message;
@@ -194,8 +196,8 @@ static bool ask_giver(struct kvw_taker *taker, struct kvw_sockets *sockets, char
 	size_t count = 0;
 	enum kvw_err err;
 
-	/* The holder may have refused and closed already: its message is read before the failure
-	 * counts. */
+	/* The old process may have refused and closed already: its message is read before the
+	 * failure counts. */
 	(void)!kvw_takeover_send(taker->channel, &message, NULL, 0);
 	err = hear(taker, ANSWER_NS, &message, fds, &count);
 	while (count > 0)
@@ -251,9 +253,9 @@ uint32_t kvw_taker_usable_before(const struct kvw_taker *taker)
 	return taker->usable_before;
 }
 
-/* Draws the conclusion from what was heard after `asked` (NULL: nothing was). Only a process that
- * is gone, or says nothing at all for long, counts as dead: one that says what we cannot read
- * lives, and serves. */
+/* Decides by the answer to `asked` (NULL: nothing was asked) whether the takeover goes on. The old
+ * process counts as dead only if it has gone or is silent for long; one that sends an unreadable
+ * message is alive, and serves. */
 static bool goes_on(struct kvw_taker *taker, enum kvw_err err, struct kvw_takeover_message *message,
 	const char *asked, char *why)
 {
@@ -261,7 +263,7 @@ static bool goes_on(struct kvw_taker *taker, enum kvw_err err, struct kvw_takeov
 		explicit_bzero(message->keys, sizeof(message->keys));
 	if (err == KVW_OK &&
 		(message->kind == KVW_TAKEOVER_SNAPSHOT || message->kind == KVW_TAKEOVER_TICKETS))
-		return true; /* what comes too late is of no use */
+		return true; /* a message that comes too late is ignored */
 	explain_failure(why, err, message, asked);
 	if (err != KVW_ECLOSED && err != KVW_ETIMEDOUT)
 		return false;
@@ -287,8 +289,8 @@ bool kvw_taker_snapshot(struct kvw_taker *taker, int64_t wait_ns, int *fd, char 
 		*fd = fds[--count];
 	while (count > 0)
 		close(fds[--count]);
-	/* A snapshot costs warmth alone: without it we go on, and the old process is not taken for
-	 * dead. */
+	/* Without a snapshot the new process only starts with less knowledge, so that the takeover
+	 * goes on, and the old process does not count as dead. */
 	if (err == KVW_OK || err == KVW_ECLOSED || err == KVW_EINVAL)
 		return goes_on(taker, err, &message, "snapshot", why);
 	explain_failure(why, err, &message, "snapshot");
@@ -324,7 +326,7 @@ bool kvw_taker_tickets(struct kvw_taker *taker, struct kvw_tls_watch *certificat
 	for (;;) {
 		err = hear(taker, ANSWER_NS, &message, fds, &count);
 		while (count > 0)
-			close(fds[--count]); /* of a snapshot that comes too late */
+			close(fds[--count]); /* a snapshot that came too late */
 		if (err != KVW_OK || (message.kind != KVW_TAKEOVER_TICKETS &&
 					     message.kind != KVW_TAKEOVER_SNAPSHOT))
 			break;
@@ -360,8 +362,8 @@ bool kvw_taker_may_go_on(struct kvw_taker *taker, char *why)
 	return err == KVW_EAGAIN || goes_on(taker, err, &message, NULL, why);
 }
 
-/* The next message on the way to goodbye; keeps the descriptor of what workers have reported to the
- * old process. */
+/* Waits for the next message before goodbye; keeps the descriptor of the caches that workers have
+ * reported to the old process. */
 static enum kvw_err hear_end(
 	struct kvw_taker *taker, struct kvw_takeover_message *message, int *caches)
 {
@@ -391,13 +393,13 @@ bool kvw_taker_ready(struct kvw_taker *taker, int *caches, char *why)
 
 	*caches = -1;
 	if (taker->channel >= 0) {
-		/* The holder may have refused and closed already: its message is read before the
-		 * failure counts. */
+		/* The old process may have refused and closed already: its message is read before
+		 * the failure counts. */
 		(void)!kvw_takeover_send(taker->channel, &message, NULL, 0);
 		do {
 			err = hear_end(taker, &message, caches);
-			/* A descriptor for which there is no room costs warmth:
-			 * the old process says goodbye all the same. */
+			/* If no descriptor is free for the reported caches, only they are lost: the
+			 * old process says goodbye all the same. */
 			first_loss = err == KVW_ENOTFOUND && !lost;
 			lost = lost || first_loss;
 		} while (first_loss || (err == KVW_OK && comes_before_goodbye(message.kind)));

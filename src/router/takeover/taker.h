@@ -1,9 +1,9 @@
 /*
  * taker.h - the new kvway's side of a takeover.
  *
- * It asks first and gets copies of the sockets, becomes whole, accepts, and says so. As long as it
- * has not said so it can end at any time, and the process before it never notices more than a line
- * in its log.
+ * The new process asks for copies of the sockets, completes its start, begins to accept
+ * connections, and then says that it is ready. Until it has said so it can end at any time, at the
+ * cost of a line in the old process's log.
  *
  * Threads: the main thread. The calls wait, for some seconds at most.
  */
@@ -18,34 +18,34 @@
 
 struct kvw_taker;
 
-/* Asks the process that listens at the path `from`, or that has the other end of the descriptor in
- * "fd:N", and puts its sockets into the set. KVW_EIO: there is none, or it refuses; `errors` says
- * why. state is borrowed until kvw_taker_destroy. */
+/* Asks the old process, which listens at the path `from` or has the other end of the descriptor in
+ * "fd:N", for its sockets, and puts them into the set. KVW_EIO: there is no such process, or it
+ * refuses; `errors` says why. state is borrowed until kvw_taker_destroy. */
 enum kvw_err kvw_taker_create(const char *from, struct kvw_sockets *sockets,
 	struct kvw_takeover_state *state, FILE *errors, struct kvw_taker **out) KVW_MUST_CHECK;
 void kvw_taker_destroy(struct kvw_taker *taker); /* NULL is allowed */
 
-/* How many workers the old process could choose. */
+/* Returns how many workers the old process could choose. */
 uint32_t kvw_taker_usable_before(const struct kvw_taker *taker);
 
-/* Asks the old process for a snapshot, and waits for it. *fd is the caller's; -1: there is none, or
- * it did not come in time. False: as kvw_taker_may_go_on. */
+/* Asks the old process for a snapshot, and waits for it. The caller owns *fd; -1: there is none, or
+ * it did not come in time. False: as in kvw_taker_may_go_on. */
 bool kvw_taker_snapshot(
 	struct kvw_taker *taker, int64_t wait_ns, int *fd, char *why) KVW_MUST_CHECK;
 
-/* Asks for the keys of session tickets, for contexts that are added to the list afterwards. Without
- * them, clients begin new sessions. False: as kvw_taker_may_go_on. */
+/* Asks for the keys of session tickets, and adds them to contexts that are made afterwards. Without
+ * them clients begin new TLS sessions. False: as in kvw_taker_may_go_on. */
 bool kvw_taker_tickets(
 	struct kvw_taker *taker, struct kvw_tls_watch *certificates, char *why) KVW_MUST_CHECK;
 
-/* False: the old process has refused after all, or says what cannot be read, and serves on; `why`
- * of 256 bytes. While it says nothing, and when it has ended without a word, we go on. Does not
- * wait. */
+/* Checks, without waiting, whether the takeover may go on. False: the old process has refused after
+ * all, or sent a message that cannot be read, and goes on serving; `why` has room for 256 bytes.
+ * True also if it is silent or has ended without a message. */
 bool kvw_taker_may_go_on(struct kvw_taker *taker, char *why) KVW_MUST_CHECK;
 
-/* We accept. Waits until the old process does not any more. *caches is the caller's: a memory file
- * with the caches that workers have reported to the old process; -1: there is none, or it did not
- * arrive. False: as above, and there is none. */
+/* Says that this process accepts connections, and waits until the old one no longer does. The
+ * caller owns *caches, a memory file with the caches that workers have reported to the old process;
+ * -1: there is none, or it did not arrive. False: as in kvw_taker_may_go_on, and *caches is -1. */
 bool kvw_taker_ready(struct kvw_taker *taker, int *caches, char *why) KVW_MUST_CHECK;
 
 #endif

@@ -33,15 +33,15 @@
 
 #include "base/clock.h"
 
-/* Words of a record, in the order of a reader's copy: a word's contents may refer only to later
- * words. */
+/* Indices of a record's words, in the order in which a reader copies them: the contents of a word
+ * may refer only to later words. */
 enum {
 	WORD_VERSION,
 	WORD_ENDED,
-	WORD_STATE,  /* notes, words of text, skipped */
+	WORD_STATE,  /* numbers of notes, of words of text, and of skipped notes */
 	WORD_RESULT, /* status, end, failed, api */
 	WORD_TOTAL,  /* ns */
-	WORD_NAMES,  /* of id and model: word, length */
+	WORD_NAMES,  /* for id and model: the first word and the length */
 	WORD_WALL,
 	WORD_START,
 	WORD_NOTES,
@@ -51,28 +51,28 @@ enum {
 
 static_assert(WORDS == 192, "a record is 1.5 KiB");
 
-/* notes reserved from states, steps and timers for attempts, clients and the end */
+/* number of notes that states, steps and timers leave free for attempts, clients and the end */
 #define SPARE          8
-#define TEXT_MOST      160 /* bytes of a note's text that are kept */
-#define PREFETCH_BYTES 384 /* head and notes of a usual request */
-#define PREFETCH_TEXT  128 /* and its texts: id, model, step */
+#define TEXT_MOST      160 /* most bytes that are kept of a note's text */
+#define PREFETCH_BYTES 384 /* bytes that the head and the notes of a usual request take */
+#define PREFETCH_TEXT  128 /* bytes that its texts take: id, model, step */
 #define NONE           UINT32_MAX
 #define QUICK_NS       (100 * KVW_NS_PER_MS)
 #define QUICK_LEAST    64
-#define QUICK_SHARE    16 /* divisor of all records, if that gives more */
+#define QUICK_SHARE    16 /* quick_most is at least all records divided by this */
 
 typedef _Atomic uint64_t word;
 
-/* The loop's private state of a record. */
+/* State of a record that only the loop uses. */
 struct kvw_trace_way {
 	word *words;
 	struct kvw_trace_ring *ring;
 	int64_t start_ns;
 	uint64_t names, version;
-	uint32_t next; /* index of the next one in a queue */
+	uint32_t next; /* index of the next record in the same queue */
 	uint16_t skipped;
-	uint8_t notes, texts; /* in use: notes, words of text */
-	bool asked;           /* an attempt is under way */
+	uint8_t notes, texts; /* how many notes and words of text are in use */
+	bool asked;           /* an attempt is under way, and not ended yet */
 	bool client_noted;
 };
 
@@ -208,15 +208,15 @@ static void publish(struct kvw_trace_way *way)
 		way->notes | (uint64_t)way->texts << 8 | (uint64_t)way->skipped << 16);
 }
 
-/* The queue from which the next request takes its record. */
+/* Returns the queue from which the next request takes its record. */
 static struct queue *source_of(struct kvw_trace_ring *ring)
 {
 	return ring->quick.count >= ring->quick_most || ring->free.count == 0 ? &ring->quick
 									      : &ring->free;
 }
 
-/* Records of `free` are no longer cached when taken. So the next one is prefetched while this
- * request is served. */
+/* Records in `free` are no longer in the cache when they are taken. So the next one is prefetched
+ * while this request is served. */
 static void prefetch_next(struct kvw_trace_ring *ring)
 {
 	const struct queue *source = source_of(ring);
@@ -265,8 +265,8 @@ static size_t text_room(const struct kvw_trace_way *way)
 	return KVW_TRACE_TEXT - 8 * (size_t)way->texts;
 }
 
-/* Copies at most `most` bytes to the texts. Returns its word and length, in a note's form; 0: no
- * room. */
+/* Copies at most `most` bytes to the record's texts. Returns the text's word and length in the form
+ * that notes have; 0: there is no room. */
 static unsigned put_text(struct kvw_trace_way *way, struct kvw_slice text, size_t most)
 {
 	size_t room = text_room(way), len = text.len < most ? text.len : most;
@@ -302,13 +302,14 @@ void kvw_trace_model(struct kvw_trace_way *way, struct kvw_slice model)
 	store(&way->words[WORD_NAMES], way->names);
 }
 
-/* Whether notes of this kind, which may be many, have to leave room for rare kinds. */
+/* Returns whether notes of this kind, which may be many, must leave room for rarer kinds. */
 static bool leaves_room(enum kvw_trace_kind kind)
 {
 	return kind <= KVW_TRACE_WAIT || kind == KVW_TRACE_TIMER;
 }
 
-/* Most notes before one of this kind; one is reserved for the end. */
+/* Returns how many notes there may be before one of this kind; one place is reserved for the
+ * end. */
 static size_t room_of(enum kvw_trace_kind kind)
 {
 	if (kind == KVW_TRACE_END)
@@ -366,7 +367,7 @@ void kvw_trace_put_attempt_end(struct kvw_trace_way *way, int64_t now_ns)
 	way->asked = false;
 }
 
-/* The queue for the record of an ended request. */
+/* Returns the queue for the record of a request that has ended. */
 static struct queue *queue_of(struct kvw_trace_ring *ring, bool failed, int64_t total_ns)
 {
 	if (failed && ring->kept_most > 0)

@@ -9,11 +9,12 @@
  * are records) is not traced.
  *
  * A note has a time, a kind, a code (a state, timer, reason ...), two numbers, and perhaps a text.
- * Never a prompt, a key or a token: texts are ids and models of requests, causes of workers'
- * failures, and messages of kvway's own errors. Tables given at creation name the codes, so that
- * this code does not depend on the proxy's states.
+ * The text is never a prompt, a key or a token: texts are ids and models of requests, causes of
+ * workers' failures, and messages of kvway's own errors. Tables given at creation name the codes,
+ * so that this code does not depend on the proxy's states.
  *
- * Off (no ring) each hook costs one branch: its `way` is NULL.
+ * If tracing is off, there is no ring, and each function costs one branch, because its `way` is
+ * NULL.
  *
  * Threads: a ring and its ways belong to one loop, which alone writes. kvw_trace_read works in any
  * thread, without a lock, and detects a record that is rewritten meanwhile (trace.c).
@@ -29,31 +30,34 @@
 #include "kvway/err.h"
 #include "kvway/slice.h"
 
-#define KVW_TRACE_NOTES      64  /* of one request; notes without room are counted in `skipped` */
-#define KVW_TRACE_TEXT       448 /* bytes of all its texts */
-#define KVW_TRACE_ID_MOST    64  /* bytes of an id that are kept */
+/* most notes of one request; those for which there is no room are counted in `skipped` */
+#define KVW_TRACE_NOTES      64
+#define KVW_TRACE_TEXT       448 /* most bytes of all texts of a request */
+#define KVW_TRACE_ID_MOST    64  /* most bytes of an id that are kept */
 #define KVW_TRACE_MODEL_MOST 80  /* and of a model's name */
 
-/* Kind of a note. Besides its code it has a number, another one (`more`) and a text; 0 and none if
- * not named below. */
+/* Kinds of notes. In addition to its code a note has a number, a second one (`more`) and a text;
+ * those that are not mentioned below are 0 and empty. */
 enum kvw_trace_kind {
-	KVW_TRACE_REQUEST,     /* state of the request side */
-	KVW_TRACE_RESPONSE,    /* state of the response side */
-	KVW_TRACE_STEP,        /* a step's decision; code: its verdict; text: its name */
-	KVW_TRACE_WAIT,        /* a wait; text: its cause; number: most ms, 0: no known limit */
+	KVW_TRACE_REQUEST,     /* a state of the side that receives the request */
+	KVW_TRACE_RESPONSE,    /* a state of the side that sends the response */
+	KVW_TRACE_STEP,        /* a decision of a step; code: the verdict; text: the step's name */
+	KVW_TRACE_WAIT, /* a wait; text: its cause; number: longest time in ms, 0: not known */
 	KVW_TRACE_ATTEMPT,     /* a worker is asked; code: enum kvw_reason; number: tokens predicted
 	                          in its cache; more: kvw_trace_worker */
 	KVW_TRACE_ATTEMPT_END, /* and no longer */
 	KVW_TRACE_FAILED,      /* the worker failed; code: enum kvw_retry; text: the cause */
-	KVW_TRACE_GRADE,       /* the worker's grade; code: enum kvw_grade; text: cause if bad */
+	/* the grade of the worker's answer; code: enum kvw_grade; text: the cause if it is bad */
+	KVW_TRACE_GRADE,
 	KVW_TRACE_FIRST_TOKEN,
-	KVW_TRACE_TIMER,  /* a timer has fired; code: enum kvw_timer_kind */
-	KVW_TRACE_CLIENT, /* code: enum kvw_trace_client */
-	KVW_TRACE_ANSWER, /* kvway answers itself; number: status; text: message */
-	KVW_TRACE_LEG,      /* another worker prefills; number, more: as of an attempt */
-	KVW_TRACE_PREFILLED, /* it does no longer; code: enum kvw_pd_leg; number: tokens of the
-	                        prompt; text: why not */
-	KVW_TRACE_DECODE,   /* what becomes of what was prefilled; code: enum kvw_pd_decode */
+	KVW_TRACE_TIMER,  /* a timeout has passed; code: enum kvw_timer_kind */
+	KVW_TRACE_CLIENT, /* an event of the client; code: enum kvw_trace_client */
+	KVW_TRACE_ANSWER, /* kvway itself answers; number: the status; text: the message */
+	KVW_TRACE_LEG,      /* another worker begins to prefill; number, more: as for an attempt */
+	/* prefilling has ended; code: enum kvw_pd_leg; number: tokens of the prompt; text: the
+	 * reason if it failed */
+	KVW_TRACE_PREFILLED,
+	KVW_TRACE_DECODE,   /* how the prefilled cache is used; code: enum kvw_pd_decode */
 	KVW_TRACE_END,    /* code: enum kvw_end */
 	KVW_TRACE_KINDS
 };
@@ -62,44 +66,45 @@ enum kvw_trace_kind {
 enum kvw_trace_client {
 	KVW_TRACE_CLIENT_LEFT, /* closed its connection */
 	KVW_TRACE_CLIENT_RESET,
-	KVW_TRACE_CLIENT_SLOW,     /* took nothing for timeouts.client_write */
-	KVW_TRACE_CLIENT_VANISHED, /* its host does not answer */
+	KVW_TRACE_CLIENT_SLOW,     /* it has taken no byte for timeouts.client_write */
+	KVW_TRACE_CLIENT_VANISHED, /* its machine no longer answers */
 	KVW_TRACE_CLIENTS
 };
 
 /* Names of codes; static. */
 struct kvw_trace_words {
-	const char *const *names; /* [count]; NULL: codes of this kind have no names */
+	const char *const *names; /* count names; NULL: codes of this kind have no names */
 	size_t count;
 };
 
 struct kvw_trace_options {
 	size_t loops;
-	size_t requests; /* records of each loop; 0: nothing is traced */
-	size_t kept;     /* more, for requests that failed */
+	size_t requests; /* number of records for each loop; 0: nothing is traced */
+	size_t kept;     /* number of further records, for requests that failed */
 	struct kvw_trace_words words[KVW_TRACE_KINDS];
 };
 
 struct kvw_trace;
 struct kvw_trace_ring;
-struct kvw_trace_way; /* trace of one running request */
+struct kvw_trace_way; /* the trace of one request that is being processed */
 
 /* Creates a trace; *out is NULL if tracing is off. KVW_ENOMEM. */
 enum kvw_err kvw_trace_create(
 	const struct kvw_trace_options *options, struct kvw_trace **out) KVW_MUST_CHECK;
 void kvw_trace_destroy(struct kvw_trace *trace); /* NULL is allowed */
-/* The ring of a loop, which alone writes to it. NULL: tracing is off. */
+/* Returns the ring of a loop, to which only that loop writes. NULL: tracing is off. */
 struct kvw_trace_ring *kvw_trace_ring(struct kvw_trace *trace, size_t loop);
 
 /* --- the loop; with a way of NULL each function does nothing --- */
 
-/* Begins a request. start_ns: monotonic, base of its notes' times. NULL: not traced. */
+/* Begins the trace of a request. start_ns: monotonic; times of notes count from it. NULL: the
+ * request is not traced. */
 struct kvw_trace_way *kvw_trace_begin(
 	struct kvw_trace_ring *ring, int64_t start_ns, int64_t wall_ns);
-/* Sets id and API once; longer ids are cut. */
+/* Sets id and API, once; a longer id is cut. */
 void kvw_trace_name(struct kvw_trace_way *way, struct kvw_slice id, enum kvw_api api);
 void kvw_trace_model(struct kvw_trace_way *way,
-	struct kvw_slice model); /* the first non-empty one counts */
+	struct kvw_slice model); /* the first model that is not empty counts */
 
 /* Called by the inline functions below. */
 void kvw_trace_put(struct kvw_trace_way *way, int64_t now_ns, enum kvw_trace_kind kind,
@@ -124,14 +129,14 @@ static inline void kvw_trace_text(struct kvw_trace_way *way, int64_t now_ns,
 		kvw_trace_put(way, now_ns, kind, code, number, 0, kvw_slice_of(text));
 }
 
-/* Sets the limit of the last noted wait: the request waits until then at most. */
+/* Sets until when the last noted wait may last. */
 static inline void kvw_trace_limit(struct kvw_trace_way *way, int64_t now_ns, int64_t until_ns)
 {
 	if (way != NULL)
 		kvw_trace_put_limit(way, now_ns, until_ns);
 }
 
-/* until_ns: 0: no known limit. */
+/* until_ns 0: it is not known how long it may last. */
 static inline void kvw_trace_wait(
 	struct kvw_trace_way *way, int64_t now_ns, const char *what, int64_t until_ns)
 {
@@ -139,14 +144,15 @@ static inline void kvw_trace_wait(
 	kvw_trace_limit(way, now_ns, until_ns);
 }
 
-/* Notes a step's decision. verdict: a code of the options' words for KVW_TRACE_STEP. */
+/* Notes a step's decision. verdict: a code in the options' words for KVW_TRACE_STEP. */
 static inline void kvw_trace_step(
 	struct kvw_trace_way *way, int64_t now_ns, const char *step, unsigned verdict)
 {
 	kvw_trace_text(way, now_ns, KVW_TRACE_STEP, verdict, 0, step);
 }
 
-/* A worker in `more`: its slot, and the slot's number of workers so far. */
+/* Returns a number for a worker, used in `more`: its slot, and how many workers the slot has
+ * had. */
 static inline uint32_t kvw_trace_worker(uint32_t slot, uint32_t use)
 {
 	return (slot & 0x3ff) | use << 10;
@@ -168,14 +174,14 @@ static inline void kvw_trace_leg(struct kvw_trace_way *way, int64_t now_ns, uint
 			kvw_trace_worker(slot, use), (struct kvw_slice){NULL, 0});
 }
 
-/* Ends an attempt, if one is under way. */
+/* Notes the end of an attempt, if one is under way. */
 static inline void kvw_trace_attempt_end(struct kvw_trace_way *way, int64_t now_ns)
 {
 	if (way != NULL)
 		kvw_trace_put_attempt_end(way, now_ns);
 }
 
-/* Only the first cause is noted: later events follow from it. */
+/* Only the first event of the client is noted, because later ones follow from it. */
 static inline void kvw_trace_client(
 	struct kvw_trace_way *way, int64_t now_ns, enum kvw_trace_client what)
 {
@@ -183,7 +189,7 @@ static inline void kvw_trace_client(
 		kvw_trace_put_client(way, now_ns, what);
 }
 
-/* Ends a request; the way is invalid afterwards. */
+/* Ends the trace of a request; the way is invalid afterwards. */
 static inline void kvw_trace_end(
 	struct kvw_trace_way *way, int64_t now_ns, enum kvw_end end, int status, enum kvw_api api)
 {
@@ -194,18 +200,18 @@ static inline void kvw_trace_end(
 /* --- any thread --- */
 
 struct kvw_trace_note {
-	uint32_t at_us; /* since the request began; UINT32_MAX: later than 71 minutes */
+	uint32_t at_us; /* time since the request began; UINT32_MAX: later than 71 minutes */
 	uint8_t kind, code;
-	uint8_t text_word, text_len; /* in story.text, words of 8 bytes; len 0: none */
+	uint8_t text_word, text_len; /* place in story.text, in words of 8 bytes; len 0: no text */
 	uint32_t number, more;
 };
 
 /* A copy of a request's trace. */
 struct kvw_trace_story {
-	uint64_t ended; /* number among its loop's ended requests; 0: under way */
+	uint64_t ended; /* its number among the ended requests of its loop; 0: it has not ended */
 	int64_t wall_ns, start_ns;
 	int64_t total_ns; /* if it has ended */
-	int status;       /* if it has ended, as the next two */
+	int status;       /* set if the request has ended, like the next two */
 	enum kvw_end end;
 	bool failed;
 	enum kvw_api api;
@@ -219,10 +225,11 @@ struct kvw_trace_story {
 size_t kvw_trace_loops(const struct kvw_trace *trace);
 size_t kvw_trace_records(const struct kvw_trace *trace); /* of each loop */
 int64_t kvw_trace_born_ns(
-	const struct kvw_trace *trace); /* wall clock; identifies the process */
+	/* wall clock time of the start, which identifies the process */
+	const struct kvw_trace *trace);
 uint64_t kvw_trace_ended(
-	const struct kvw_trace *trace, size_t loop); /* requests that were traced and have ended */
-/* Copies a record. False: it has had no request yet, or is being rewritten. */
+	const struct kvw_trace *trace, size_t loop); /* number of traced requests that have ended */
+/* Copies a record. Returns false if it has had no request yet, or is being rewritten. */
 bool kvw_trace_read(const struct kvw_trace *trace, size_t loop, size_t record,
 	struct kvw_trace_story *out) KVW_MUST_CHECK;
 
@@ -234,7 +241,7 @@ static inline struct kvw_slice kvw_trace_story_text(
 
 /* "request", "attempt", ... */
 const char *kvw_trace_kind_name(enum kvw_trace_kind kind);
-/* Name of a code. NULL: none. */
+/* Returns the name of a code; NULL: it has none. */
 const char *kvw_trace_code_name(
 	const struct kvw_trace *trace, enum kvw_trace_kind kind, unsigned code);
 

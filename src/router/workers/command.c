@@ -1,5 +1,5 @@
 /*
- * command.c - see command.h. Each verb is one request to the admin address.
+ * command.c - runs `kvway workers`. Each verb sends one request to the admin address.
  */
 #include "workers/command.h"
 
@@ -14,9 +14,9 @@
 #include "workers/table.h"
 
 #define BODY_MOST ((size_t)1 << 20) /* as the router takes */
-#define SPARE_MS  10000L            /* that an answer may take longer than the wait */
+#define SPARE_MS  10000L            /* time that an answer may take in addition to the wait */
 
-/* The request that a verb becomes. */
+/* The request for a verb. */
 struct request {
 	struct kvw_admin_question question;
 	char *target, *body; /* owned */
@@ -28,7 +28,7 @@ static void release_request(struct request *request)
 	free(request->body);
 }
 
-/* /workers/ID and what follows. NULL: out of memory. */
+/* Makes /workers/ID and the rest of the target. NULL: memory is short. */
 static char *target_of(const char *id, const char *rest)
 {
 	char *coded = kvw_admin_client_encode(id), *target = NULL;
@@ -39,7 +39,7 @@ static char *target_of(const char *id, const char *rest)
 	return target;
 }
 
-/* The workers of `add`: one as an object, several as a list. */
+/* Makes the body with the workers of `add`: one is an object, several are a list. */
 static char *add_body(const struct kvw_workers_options *options)
 {
 	json_t *list = json_array(), *models = json_array();
@@ -61,7 +61,7 @@ static char *add_body(const struct kvw_workers_options *options)
 	return text;
 }
 
-/* All of `in`, with a NUL behind it. NULL: it cannot be read, or is too long. */
+/* Reads all of `in`, and puts a NUL after it. NULL: it cannot be read, or is too long. */
 static char *read_body(FILE *in)
 {
 	char *text = malloc(BODY_MOST + 2);
@@ -75,7 +75,7 @@ static char *read_body(FILE *in)
 	return text;
 }
 
-/* As text: the router reads it as it reads a file's. */
+/* The number is sent as text, which the router reads as it reads a file's. */
 static char *weight_body(const char *number)
 {
 	json_t *root = json_pack("{s:s}", "weight", number);
@@ -94,7 +94,7 @@ static char *drain_target(const struct kvw_workers_options *options)
 	return target_of(options->names[0], rest);
 }
 
-/* False: *body or *target could not be made. */
+/* Returns false if memory is too short for *body or *target. */
 static bool make_request(const struct kvw_workers_options *options, FILE *in, struct request *r)
 {
 	bool from_in = options->verb == KVW_WORKERS_ADD && strcmp(options->names[0], "-") == 0;
@@ -134,7 +134,8 @@ static bool make_request(const struct kvw_workers_options *options, FILE *in, st
 	return r->target != NULL && (!wants_body || r->body != NULL);
 }
 
-/* A server with data-parallel ranks answers by a list, whose entries are equal. */
+/* Returns whether the answer says that the worker is drained. A server with data-parallel ranks
+ * answers with a list, whose entries are equal. */
 static bool is_drained(struct kvw_slice json)
 {
 	json_t *root = json_loadb(json.data, json.len, 0, NULL);
@@ -168,7 +169,7 @@ static enum kvw_workers_status show_workers(const struct kvw_workers_options *op
 	return KVW_WORKERS_OK;
 }
 
-/* Where to ask. *config: to be destroyed after *where was used. */
+/* Finds the admin address. *config must be destroyed after *where was used. */
 static enum kvw_workers_status find_admin(const struct kvw_workers_options *options, FILE *err,
 	struct kvw_config **config, struct kvw_admin_where *where)
 {

@@ -1,5 +1,5 @@
 /*
- * options.c - see options.h.
+ * options.c - parses the command line of `kvway workers`.
  */
 #include "workers/options.h"
 
@@ -25,7 +25,7 @@ static const struct option flags[] = {
 	{NULL, 0, NULL, 0},
 };
 
-/* least and most: words behind it. */
+/* least and most: number of words after the verb. */
 static const struct verb {
 	const char *name, *words;
 	size_t least, most;
@@ -172,7 +172,7 @@ static void read_verb(struct kvw_admin_line *line, int argc, char **argv)
 	kvw_admin_line_fail(line);
 }
 
-/* A flag that belongs to another verb. */
+/* Reports a flag that belongs to another verb. */
 static bool is_astray(
 	struct kvw_admin_line *line, bool given, const char *flag, enum kvw_workers_verb verb)
 {

@@ -1,7 +1,8 @@
 /*
- * options.h - the command line of `kvway workers`.
+ * options.h - parses the command line of `kvway workers`.
  *
- * Called once, before any thread is started: getopt_long keeps its state in globals.
+ * To be called once, before any thread is started, because getopt_long keeps its state in global
+ * variables.
  */
 #ifndef KVW_WORKERS_OPTIONS_H
 #define KVW_WORKERS_OPTIONS_H
@@ -17,7 +18,7 @@
 /* Exit statuses of `kvway workers`. */
 enum kvw_workers_status {
 	KVW_WORKERS_OK = 0,
-	KVW_WORKERS_FAILED = 1,      /* the router refuses it, or a drain took too long */
+	KVW_WORKERS_FAILED = 1,      /* the router refused the request, or a drain took too long */
 	KVW_WORKERS_USAGE = 2,       /* the command line is wrong */
 	KVW_WORKERS_UNREACHABLE = 3, /* no router answers */
 };
@@ -36,19 +37,19 @@ enum kvw_workers_verb {
 /* Borrowed from argv. */
 struct kvw_workers_options {
 	enum kvw_workers_verb verb;
-	/* operands after the verb: URLs of ADD, an ID, an ID and a number of WEIGHT */
+	/* the words after the verb: URLs for ADD, an ID, or for WEIGHT an ID and a number */
 	char **names;
 	size_t name_count;
 	struct kvw_admin_options router;
 	const char *models[KVW_WORKERS_MODELS_MAX];
 	size_t model_count;
-	const char *wait; /* of DRAIN; NULL: not given */
+	const char *wait; /* for DRAIN; NULL: not given */
 	int64_t wait_ms;
 	bool now, remove;
 };
 
-/* argv[0] is the word `workers`. False: everything is said, leave with *status. Help goes to out,
- * complaints to err. argv may be reordered. */
+/* argv[0] is the word `workers`. Returns false if the program is to exit with *status. Help is
+ * written to out, errors to err. The order of argv may change. */
 bool kvw_workers_options_parse(int argc, char **argv, FILE *out, FILE *err,
 	struct kvw_workers_options *options, enum kvw_workers_status *status) KVW_MUST_CHECK;
 

@@ -1,5 +1,5 @@
 /*
- * table.c - see table.h. Text that came over the wire is printed without control characters.
+ * table.c - prints workers as a table. Text from the network is printed without control characters.
  */
 #include "workers/table.h"
 
@@ -32,7 +32,8 @@ static void put_number(FILE *out, const json_t *value, int width, int digits, do
 		fprintf(out, "  %*s", width, "-");
 }
 
-/* "draining, leaves in 12 s at most", "up, prefill", "up, /v1/models: status 401" */
+/* Writes a text such as "draining, leaves in 12 s at most", "up, prefill" or "up, /v1/models:
+ * status 401". */
 static void state_text(const json_t *worker, char text[STATE_ROOM])
 {
 	double ms = json_number_value(json_object_get(worker, "leaves_in_ms"));

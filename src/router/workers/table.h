@@ -1,5 +1,5 @@
 /*
- * table.h - workers as a person reads them.
+ * table.h - prints workers as a table.
  */
 #ifndef KVW_WORKERS_TABLE_H
 #define KVW_WORKERS_TABLE_H
@@ -9,11 +9,11 @@
 #include "kvway/err.h"
 #include "kvway/slice.h"
 
-/* json: what GET /workers answers, or a single worker.
- * KVW_EPROTO: it is not that; nothing was printed. */
+/* json is the answer of GET /workers, or a single worker. KVW_EPROTO: it has another form, and
+ * nothing was printed. */
 enum kvw_err kvw_workers_table_print(struct kvw_slice json, FILE *out) KVW_MUST_CHECK;
 
-/* The message of an error of the admin address; the text itself if it is none. */
+/* Prints the message of an error from the admin address; the whole text if it has another form. */
 void kvw_workers_error_print(long status, struct kvw_slice json, FILE *err);
 
 #endif

@@ -6,13 +6,22 @@ import http.client
 import json
 import struct
 
+from rig.blake3 import chunk_hash
+
+
+def sha256_hash(before, tokens):
+    return hashlib.sha256(before + struct.pack(f">{len(tokens)}I", *tokens)).digest()
+
 
 class LMCacheServer:
-    """server.store(tokens) reports chunks; chunk hashes are LMCache's in form, not in value."""
+    """server.store(tokens) reports chunks; chunk hashes are LMCache's in form, with blake3 in value."""
 
-    def __init__(self, address, instance="mp-one", chunk=64, incarnation=1000, ranks=1, model="/models/m"):
+    def __init__(
+        self, address, instance="mp-one", chunk=64, incarnation=1000, ranks=1, model="/models/m", blake3=False
+    ):
         self.address, self.instance, self.chunk = address, instance, chunk
         self.incarnation, self.ranks, self.model = incarnation, ranks, model
+        self.hash = chunk_hash if blake3 else sha256_hash
         self.seq = 0
 
     def ask(self, method, path, body=None, raw=None):
@@ -74,7 +83,7 @@ class LMCacheServer:
         digest, found = b"", []
         for at in range(0, len(tokens) - self.chunk + 1, self.chunk):
             part = tokens[at : at + self.chunk]
-            digest = hashlib.sha256(digest + struct.pack(f">{len(part)}I", *part)).digest()
+            digest = self.hash(digest, part)
             for rank in range(self.ranks) if ranks is None else ranks:
                 found.append(
                     {

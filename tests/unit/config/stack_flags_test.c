@@ -115,6 +115,35 @@ START_TEST(test_one_server_of_many_models)
 }
 END_TEST
 
+START_TEST(test_pools_of_prefill_and_decode)
+{
+	struct loaded loaded = LOAD("--static-backends", "http://a:1,http://b:1,http://c:1",
+		"--static-model-labels", "p1,d1,x", "--prefill-model-labels", "p0,p1",
+		"--decode-model-labels", "d1", "--routing-logic",
+		"disaggregated_prefill_orchestrated");
+	static const struct {
+		const char *logic;
+		enum kvw_pd_transfer transfer;
+	} logics[] = {{"disaggregated_prefill_orchestrated", KVW_PD_TRANSFER_NIXL},
+		{"disaggregated_prefill", KVW_PD_TRANSFER_SHARED}};
+
+	ck_assert_msg(loaded.err == KVW_OK, "%s", loaded.errors);
+	ck_assert_int_eq(loaded.config->workers[0].role, KVW_ROLE_PREFILL);
+	ck_assert_int_eq(loaded.config->workers[1].role, KVW_ROLE_DECODE);
+	ck_assert_int_eq(loaded.config->workers[2].role, KVW_ROLE_BOTH);
+	loaded_release(&loaded);
+	for (size_t i = 0; i < 2; i++) {
+		struct loaded other =
+			LOAD("--static-backends", "http://a:1", "--routing-logic", logics[i].logic);
+
+		ck_assert_msg(other.err == KVW_OK, "%s", other.errors);
+		ck_assert_str_eq(other.config->routing_strategy, "prefixaware");
+		ck_assert_int_eq(other.config->pd_transfer, logics[i].transfer);
+		loaded_release(&other);
+	}
+}
+END_TEST
+
 START_TEST(test_together_with_own_flags)
 {
 	const char *const workers[] = {"http://c:1"};
@@ -155,8 +184,8 @@ static const struct wrong wrongs[] = {
 	{"--routing-logic", "prefixawre",
 		"--routing-logic: found `prefixawre`, expected one of prefixaware, session, "
 		"roundrobin, kvaware; did you mean `prefixaware`?\n"},
-	{"--routing-logic", "disaggregated_prefill",
-		"--routing-logic: found `disaggregated_prefill`, expected one of prefixaware, "
+	{"--routing-logic", "disaggregated",
+		"--routing-logic: found `disaggregated`, expected one of prefixaware, "
 		"session, "
 		"roundrobin, kvaware\n"},
 	{"--session-key", "x user",
@@ -186,6 +215,9 @@ static const struct wrong wrongs[] = {
 		"key=value; `--access-log` writes JSON\n"},
 	{"--static-models", "m,n",
 		"--static-models: found 2 names, expected one for each of "
+		"--static-backends, in the same order: 1\n"},
+	{"--static-model-labels", "p,d",
+		"--static-model-labels: found 2 labels, expected one for each of "
 		"--static-backends, in the same order: 1\n"},
 	{"--static-models", "",
 		"--static-models: found empty text, expected a model's name between "
@@ -281,6 +313,7 @@ int main(void)
 	tcase_add_test(tc, test_a_usual_start);
 	tcase_add_test(tc, test_defaults_of_that_router);
 	tcase_add_test(tc, test_one_server_of_many_models);
+	tcase_add_test(tc, test_pools_of_prefill_and_decode);
 	tcase_add_test(tc, test_together_with_own_flags);
 	tcase_add_loop_test(tc, test_wrong_values, 0, (int)(sizeof(wrongs) / sizeof(wrongs[0])));
 	tcase_add_test(tc, test_two_flags_for_one_thing);

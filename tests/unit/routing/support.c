@@ -1,5 +1,5 @@
 /*
- * support.c - see support.h.
+ * support.c - prompts, workers and a strict look at a tree, for the tests of routing.
  */
 #include "support.h"
 

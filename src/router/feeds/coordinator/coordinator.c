@@ -7,6 +7,8 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/log.h"
+#include "feeds/coordinator/plan.h"
 
 #define TICK_NS      (100 * KVW_NS_PER_MS)
 #define SLOW_TICK_NS KVW_NS_PER_S
@@ -26,6 +28,22 @@ static void publish(struct kvw_coordinator *coordinator)
 		.refused = coordinator->refused,
 		.posts = coordinator->posts,
 		.named = coordinator->named,
+		.l2_bytes = cd->tier_bytes[KVW_CE_L2],
+		.l2_shared = kvw_cd_shared_bytes(cd),
+		.l2_cap = kvw_coordinator_cap(coordinator),
+		.l2_asked = cd->salts.asked_bytes,
+		.pins = cd->pins.count,
+		.recalled = coordinator->recall->placements,
+		.listed = coordinator->listing.keys,
+		.prefetches = coordinator->prefetch.begun,
+		.prefetch_failures = coordinator->prefetch.failures,
+		.prefetch_skipped = atomic_load(&coordinator->prefetch.skipped),
+		.prefetched = coordinator->prefetch.keys,
+		.snapshots = atomic_load(&coordinator->snapshot.written),
+		.snapshot_failures = atomic_load(&coordinator->snapshot.failed),
+		.quotas = cd->salts.limited,
+		.evictions = coordinator->evict.requests,
+		.eviction_failures = coordinator->evict.failures,
 	};
 
 	TAILQ_FOREACH(at, &cd->instances, entry)
@@ -50,12 +68,17 @@ static void tick_coordinator(struct kvw_feed *feed, void *arg)
 	if (kvw_feed_stopped(feed))
 		return;
 	kvw_coordinator_turn(coordinator);
+	kvw_calls_turn(&coordinator->calls);
 	if (now_ns - coordinator->ticked_ns >= SLOW_TICK_NS) {
 		coordinator->ticked_ns = now_ns;
 		kvw_cd_tick(coordinator->cd, atomic_load(&coordinator->timeout_ns), now_ns);
 		coordinator->remap = true;
 	}
 	kvw_coordinator_follow(coordinator);
+	kvw_coordinator_evict(coordinator);
+	kvw_coordinator_list_tick(coordinator, now_ns);
+	kvw_coordinator_prefetch_tick(coordinator, now_ns);
+	kvw_coordinator_snapshot_tick(coordinator, now_ns);
 	publish(coordinator);
 }
 
@@ -65,12 +88,19 @@ static void stop(void *state)
 {
 	struct kvw_coordinator *coordinator = state;
 
+	kvw_coordinator_snapshot_end(coordinator);
+	coordinator->in_charge = false;
+	kvw_calls_close(&coordinator->calls);
+	kvw_coordinator_prefetch_end(coordinator);
 	kvw_coordinator_close(coordinator);
 	if (coordinator->workers != NULL && coordinator->seen != NULL)
 		kvw_coordinator_unfollow_all(coordinator);
 	kvw_cd_destroy(coordinator->cd);
 	pthread_mutex_destroy(&coordinator->lock);
 	free(coordinator->reader);
+	if (coordinator->recall != NULL)
+		free(coordinator->recall->servers);
+	free(coordinator->recall);
 	free(coordinator->workers);
 	free(coordinator->seen);
 	free(coordinator);
@@ -89,10 +119,11 @@ static enum kvw_err make_parts(struct kvw_coordinator *coordinator)
 	};
 
 	coordinator->reader = calloc(1, sizeof(*coordinator->reader));
+	coordinator->recall = calloc(1, sizeof(*coordinator->recall));
 	coordinator->workers = calloc(KVW_MAX_WORKERS, sizeof(coordinator->workers[0]));
 	coordinator->seen = calloc(KVW_MAX_WORKERS, sizeof(coordinator->seen[0]));
-	if (coordinator->reader == NULL || coordinator->workers == NULL ||
-		coordinator->seen == NULL)
+	if (coordinator->reader == NULL || coordinator->recall == NULL ||
+		coordinator->workers == NULL || coordinator->seen == NULL)
 		return KVW_ENOMEM;
 	return kvw_cd_create(&options, &coordinator->cd);
 }
@@ -116,6 +147,10 @@ static enum kvw_err start_coordinator(struct kvw_feed *feed, FILE *errors, void 
 	pthread_mutex_init(&coordinator->lock, NULL);
 	err = make_parts(coordinator);
 	if (err == KVW_OK)
+		err = kvw_coordinator_snapshot_open(coordinator);
+	if (err == KVW_OK)
+		err = kvw_calls_open(&coordinator->calls, feed);
+	if (err == KVW_OK)
 		err = kvw_coordinator_open(coordinator, errors);
 	if (err == KVW_OK)
 		err = kvw_feed_every(feed, TICK_NS, tick_coordinator, coordinator);
@@ -124,6 +159,7 @@ static enum kvw_err start_coordinator(struct kvw_feed *feed, FILE *errors, void 
 		return err;
 	}
 	publish(coordinator);
+	coordinator->in_charge = !coordinator->deps->waits;
 	*state = coordinator;
 	return KVW_OK;
 }
@@ -136,12 +172,43 @@ static void purged(void *state, const uint32_t *workers, size_t count)
 
 static void listen_now(void *state)
 {
-	kvw_coordinator_listen(state);
+	struct kvw_coordinator *coordinator = state;
+
+	coordinator->in_charge = true;
+	kvw_coordinator_listen(coordinator);
 }
 
 static void hand_over(void *state)
 {
-	kvw_coordinator_hand_over(state);
+	struct kvw_coordinator *coordinator = state;
+
+	coordinator->in_charge = false;
+	kvw_coordinator_hand_over(coordinator);
+}
+
+static enum kvw_err keep(void *state, const struct kvw_keep_out *out)
+{
+	return kvw_cd_keep(((struct kvw_coordinator *)state)->cd, out);
+}
+
+static void recall(void *state, enum kvw_keep_kind kind, const uint8_t *record, size_t len)
+{
+	struct kvw_coordinator *coordinator = state;
+
+	kvw_cd_recall(coordinator->cd, coordinator->recall, kind, record, len,
+		kvw_feed_now(coordinator->feed));
+}
+
+static void recalled(void *state, bool all_came)
+{
+	struct kvw_coordinator *coordinator = state;
+
+	if (coordinator->recall->failed)
+		kvw_warn("coordinator", "a record of the process before us is wrong: servers go by "
+					"text until their L1 was replaced");
+	kvw_cd_recalled(coordinator->cd, coordinator->recall, all_came);
+	coordinator->remap = true;
+	kvw_coordinator_follow(coordinator);
 }
 
 const struct kvw_feed_module kvw_coordinator_module = {
@@ -150,6 +217,9 @@ const struct kvw_feed_module kvw_coordinator_module = {
 	.purged = purged,
 	.listen = listen_now,
 	.hand_over = hand_over,
+	.keep = keep,
+	.recall = recall,
+	.recalled = recalled,
 	.stop = stop,
 };
 

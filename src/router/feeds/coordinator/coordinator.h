@@ -15,6 +15,7 @@
 
 #include "feeds/coordinator/directory.h"
 #include "feeds/feed.h"
+#include "feeds/kvspace.h"
 
 struct kvw_coordinator;
 
@@ -28,6 +29,10 @@ struct kvw_coordinator *kvw_coordinator_of(const struct kvw_feed *feed);
 size_t kvw_coordinator_instance_of(
 	struct kvw_coordinator *coordinator, uint32_t worker, char *text, size_t size);
 
+/* A request with this prompt goes to the worker. */
+void kvw_coordinator_routed(
+	struct kvw_coordinator *coordinator, uint32_t worker, const struct kvw_kvprompt *prompt);
+
 struct kvw_coordinator_stats {
 	/* now */
 	uint64_t instances;       /* registered */
@@ -36,12 +41,22 @@ struct kvw_coordinator_stats {
 	uint64_t objects, l1, l2; /* objects, and placements in each tier */
 	uint64_t bytes, bytes_limit;
 	uint64_t connections;
+	uint64_t l2_bytes;  /* of all placements in L2 */
+	uint64_t l2_shared; /* of these, in shared pools */
+	uint64_t l2_cap;    /* of shared pools; 0: none */
+	uint64_t l2_asked;  /* of l2_bytes, whose deletion is under way */
+	uint64_t pins, quotas;
 
 	/* since start */
 	struct kvw_cd_counts counts;
-	uint64_t refused; /* requests that are answered with an error */
-	uint64_t posts;   /* of events, that were applied */
-	uint64_t named;   /* blocks written to the index, once for each worker */
+	uint64_t refused;  /* requests that are answered with an error */
+	uint64_t posts;    /* of events, that were applied */
+	uint64_t recalled; /* placements that the process before had */
+	uint64_t prefetches, prefetch_failures, prefetch_skipped, prefetched; /* prefetched: keys */
+	uint64_t listed;                       /* keys of L2 that became known by listings */
+	uint64_t snapshots, snapshot_failures; /* files of the directory */
+	uint64_t evictions, eviction_failures; /* requests to servers */
+	uint64_t named; /* blocks written to the index, once for each worker */
 };
 
 /* Numbers of at most 100 ms ago. */

@@ -37,6 +37,11 @@ static uint64_t key_hash_of(const struct kvw_ce_key *key, uint64_t name_hash)
 	return XXH3_64bits_withSeed(&key->rank, sizeof(key->rank), name_hash);
 }
 
+uint64_t kvw_cd_key_hash(const struct kvw_cd *cd, const struct kvw_ce_key *key)
+{
+	return key_hash_of(key, name_hash_of(cd, key));
+}
+
 static struct kvw_cd_binding *find_binding(
 	const struct kvw_cd *cd, struct kvw_slice text, uint64_t hash)
 {
@@ -71,7 +76,7 @@ static struct kvw_cd_object *find_object(
 
 struct kvw_cd_object *kvw_cd_find(const struct kvw_cd *cd, const struct kvw_ce_key *key)
 {
-	return find_object(cd, key, key_hash_of(key, name_hash_of(cd, key)));
+	return find_object(cd, key, kvw_cd_key_hash(cd, key));
 }
 
 const struct kvw_cd_binding *kvw_cd_find_binding(const struct kvw_cd *cd, struct kvw_slice hash)
@@ -190,6 +195,7 @@ static void account(struct kvw_cd *cd, const struct kvw_cd_placement *placement,
 
 	assert(module != NULL); /* kvw_cd_entry makes it first */
 	module->bytes += bytes;
+	placement->object->salt->bytes[placement->tier] += bytes;
 	cd->tier_bytes[placement->tier] += bytes;
 	cd->tier_count[placement->tier] += add ? 1u : UINT64_MAX;
 }
@@ -290,6 +296,8 @@ static void free_object(struct kvw_cd *cd, struct kvw_cd_object *object)
 	cd->object_count--;
 	cd->bytes -= object_bytes(object);
 	LIST_REMOVE(object, member);
+	object->salt->objects--;
+	kvw_cd_settle_salt(cd, object->salt);
 	free(object);
 	if (!LIST_EMPTY(&binding->objects))
 		return;
@@ -303,11 +311,12 @@ static void free_object(struct kvw_cd *cd, struct kvw_cd_object *object)
 	free(binding);
 }
 
-/* Removes a placement, and its object with the last one. Its instance stays. */
-static void remove_placement(struct kvw_cd *cd, struct kvw_cd_placement *placement)
+void kvw_cd_remove_placement(struct kvw_cd *cd, struct kvw_cd_placement *placement)
 {
 	struct kvw_cd_object *object = placement->object;
 
+	if (placement->tier == KVW_CE_L2)
+		kvw_cd_l2_remove(cd, placement);
 	STAILQ_REMOVE(&object->placements, placement, kvw_cd_placement, entry);
 	account(cd, placement, false);
 	delist(cd, placement);
@@ -346,12 +355,17 @@ static struct kvw_cd_object *add_object(
 {
 	struct kvw_cd_object *object = calloc(1, sizeof(*object) + key->model.len + key->salt.len),
 			     **bucket;
-	struct kvw_cd_binding *binding = object == NULL ? NULL : take_binding(cd, key->hash);
+	struct kvw_cd_salt *salt = object == NULL ? NULL : kvw_cd_take_salt(cd, key->salt);
+	struct kvw_cd_binding *binding = salt == NULL ? NULL : take_binding(cd, key->hash);
 
 	if (binding == NULL) {
+		if (salt != NULL)
+			kvw_cd_settle_salt(cd, salt);
 		free(object);
 		return NULL;
 	}
+	object->salt = salt;
+	salt->objects++;
 	STAILQ_INIT(&object->placements);
 	object->binding = binding;
 	object->hash = hash;
@@ -437,7 +451,7 @@ static void bind_tokens(struct kvw_cd *cd, struct kvw_cd_binding *binding, enum 
 void kvw_cd_fence(struct kvw_cd *cd, struct kvw_cd_instance *instance)
 {
 	while (!LIST_EMPTY(&instance->l1))
-		remove_placement(cd, LIST_FIRST(&instance->l1));
+		kvw_cd_remove_placement(cd, LIST_FIRST(&instance->l1));
 	instance->reports = false;
 	instance->named = instance->unnamed = 0;
 	instance->incomplete = false;
@@ -455,7 +469,7 @@ void kvw_cd_forget_l2(struct kvw_cd *cd, struct kvw_cd_instance *instance)
 		for (; at != NULL; at = after) {
 			after = STAILQ_NEXT(at, entry);
 			if (at->instance == instance && is_private_l2(at))
-				remove_placement(cd, at); /* the last one with its object */
+				kvw_cd_remove_placement(cd, at); /* the last one with its object */
 		}
 	}
 }
@@ -508,12 +522,14 @@ enum kvw_cd_verdict kvw_cd_batch(struct kvw_cd *cd, const struct kvw_ce_batch *b
 				(unsigned long long)instance->seq + 1,
 				(unsigned long long)batch->seq);
 		instance->gap = true;
+		instance->l2_known = false;
 		cd->counts.gaps++;
 		miss(instance);
 	}
 	instance->seq = batch->seq;
 	instance->heard_ns = now_ns;
 	instance->reports = true;
+	cd->salts.touched = NULL;
 	cd->counts.batches[batch->type]++;
 	*out = instance;
 	return KVW_CD_APPLIED;
@@ -596,7 +612,8 @@ static bool add_placement(struct kvw_cd *cd, struct kvw_cd_object *object,
 		.tier = batch->tier,
 		.backend = (uint8_t)backend,
 		.shared = batch->shared};
-	if (module_of(modules_of(cd, placement), placement->tier, placement->backend) == NULL) {
+	if (module_of(modules_of(cd, placement), placement->tier, placement->backend) == NULL ||
+		(batch->tier == KVW_CE_L2 && !kvw_cd_l2_add(cd, object))) {
 		free(placement);
 		return false;
 	}
@@ -607,7 +624,7 @@ static bool add_placement(struct kvw_cd *cd, struct kvw_cd_object *object,
 	return true;
 }
 
-static void store(struct kvw_cd *cd, struct kvw_cd_instance *instance,
+void kvw_cd_store(struct kvw_cd *cd, struct kvw_cd_instance *instance,
 	const struct kvw_ce_batch *batch, const struct kvw_ce_entry *entry)
 {
 	uint64_t name_hash = name_hash_of(cd, &entry->key);
@@ -620,17 +637,20 @@ static void store(struct kvw_cd *cd, struct kvw_cd_instance *instance,
 		placement =
 			find_placement(object, instance, batch, find_backend(cd, batch->backend));
 	is_new = placement == NULL;
+	if (batch->tier == KVW_CE_L2 && object != NULL)
+		kvw_cd_l2_touch(cd, object, true);
 	if (!is_new) {
 		store_again(cd, placement, instance, batch, entry->size_bytes);
 	} else {
-		uint64_t need = sizeof(*placement);
+		uint64_t need = sizeof(*placement) + sizeof(struct kvw_cd_l2);
 
 		if (object == NULL)
 			need += sizeof(*object) + sizeof(struct kvw_cd_binding) + 48 +
 				entry->key.hash.len + entry->key.model.len + entry->key.salt.len;
 		if (has_room(cd, batch->tier, need) && object == NULL)
 			object = add_object(cd, &entry->key, name_hash, hash);
-		if (object == NULL || !has_room(cd, batch->tier, sizeof(*placement)) ||
+		if (object == NULL ||
+			!has_room(cd, batch->tier, sizeof(*placement) + sizeof(struct kvw_cd_l2)) ||
 			!add_placement(cd, object, instance, batch, entry->size_bytes)) {
 			cd->counts.dropped++;
 			if (batch->tier == KVW_CE_L1)
@@ -663,7 +683,7 @@ void kvw_cd_entry(struct kvw_cd *cd, struct kvw_cd_instance *instance,
 
 	cd->counts.entries[batch->type]++;
 	if (batch->type == KVW_CE_STORE) {
-		store(cd, instance, batch, entry);
+		kvw_cd_store(cd, instance, batch, entry);
 		return;
 	}
 	object = kvw_cd_find(cd, &entry->key);
@@ -671,13 +691,15 @@ void kvw_cd_entry(struct kvw_cd *cd, struct kvw_cd_instance *instance,
 		return;
 	if (batch->type == KVW_CE_ACCESS) {
 		object->accesses++;
+		if (batch->tier == KVW_CE_L2)
+			kvw_cd_l2_touch(cd, object, false);
 		return;
 	}
 	placement = find_placement(object, instance, batch, find_backend(cd, batch->backend));
 	if (placement != NULL) {
 		struct kvw_cd_instance *reporter = placement->instance;
 
-		remove_placement(cd, placement);
+		kvw_cd_remove_placement(cd, placement);
 		if (reporter != instance)
 			kvw_cd_settle(cd, reporter);
 	}
@@ -700,6 +722,17 @@ void kvw_cd_batch_end(
 }
 
 /* --- reading ---------------------------------------------------------------------------------- */
+
+struct kvw_ce_key kvw_cd_key_of(const struct kvw_cd_object *object)
+{
+	return (struct kvw_ce_key){
+		.hash = {object->binding->text, object->binding->len},
+		.model = {object->text, object->model_len},
+		.salt = {object->text + object->model_len, object->salt_len},
+		.rank = object->rank,
+		.group = object->group,
+	};
+}
 
 void kvw_cd_each_l1(const struct kvw_cd *cd, struct kvw_cd_instance *instance, bool holds)
 {
@@ -726,6 +759,10 @@ enum kvw_err kvw_cd_create(const struct kvw_cd_options *options, struct kvw_cd *
 	cd->options = *options;
 	TAILQ_INIT(&cd->objects);
 	TAILQ_INIT(&cd->instances);
+	TAILQ_INIT(&cd->salts.list);
+	TAILQ_INIT(&cd->salts.all);
+	TAILQ_INIT(&cd->salts.asked);
+	TAILQ_INIT(&cd->pins.list);
 	cd->room = cd->binding_room = FIRST_ROOM;
 	cd->object_table = calloc(cd->room, sizeof(struct kvw_cd_object *));
 	cd->binding_table = calloc(cd->binding_room, sizeof(struct kvw_cd_binding *));
@@ -743,9 +780,11 @@ void kvw_cd_destroy(struct kvw_cd *cd)
 		return;
 	cd->options.l1 = NULL;
 	while (!TAILQ_EMPTY(&cd->objects))
-		remove_placement(cd, STAILQ_FIRST(&TAILQ_FIRST(&cd->objects)->placements));
+		kvw_cd_remove_placement(cd, STAILQ_FIRST(&TAILQ_FIRST(&cd->objects)->placements));
 	while (!TAILQ_EMPTY(&cd->instances))
 		kvw_cd_free_instance(cd, TAILQ_FIRST(&cd->instances));
+	kvw_cd_free_salts(cd);
+	kvw_cd_free_pins(cd);
 	for (uint32_t i = 0; i < cd->backend_count; i++)
 		free(cd->backends[i]);
 	free(cd->pools.items);

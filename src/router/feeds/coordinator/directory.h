@@ -17,7 +17,7 @@
  *
  * A pure state machine: batches and time go in, changes of L1 come out by callbacks. No socket, no
  * clock, no thread. Memory is bounded by options.bytes; beyond it stores are dropped and
- * counted, those of L2 already beyond half of it.
+ * counted, those of L2 already beyond half of it. Salts and pins have limits of their own.
  *
  * Threads: belongs to the feed's.
  */
@@ -27,6 +27,8 @@
 #include <sys/queue.h>
 
 #include "feeds/coordinator/events.h"
+#include "feeds/coordinator/pins.h"
+#include "feeds/coordinator/salts.h"
 
 #define KVW_CD_INSTANCES 4096u /* at most */
 #define KVW_CD_BACKENDS  256u  /* names of backends at most */
@@ -64,6 +66,8 @@ struct kvw_cd_object {
 	LIST_ENTRY(kvw_cd_object) member; /* of its binding */
 	struct kvw_cd_object *next;       /* in its bucket */
 	struct kvw_cd_binding *binding;
+	struct kvw_cd_salt *salt;
+	struct kvw_cd_l2 *l2; /* owned; NULL: L2 does not hold it */
 	STAILQ_HEAD(, kvw_cd_placement) placements;
 	uint64_t hash;      /* of all members of the key */
 	uint64_t name_hash; /* of all but the rank: ranks hold slices of one chunk */
@@ -114,7 +118,13 @@ struct kvw_cd_instance {
 	uint64_t declared_incarnation, declared_revision;
 	struct kvw_cd_modules declared;
 
-	void *user; /* of the caller; see kvw_cd_options.freed */
+	bool l2_known; /* all that its L2 holds was reported, or listed, or cannot be listed */
+	/* A DELETE failed: none is sent before rest_ns, monotonic. */
+	int64_t rest_ns;
+	uint32_t failures; /* of DELETEs, in a row */
+
+	uint32_t kept_as; /* its number in the records of keep.c, while they are written */
+	void *user;       /* of the caller; see kvw_cd_options.freed */
 	char id[];
 };
 
@@ -122,10 +132,12 @@ struct kvw_cd_instance {
 struct kvw_cd_counts {
 	uint64_t batches[KVW_CE_TYPES]; /* applied */
 	uint64_t entries[KVW_CE_TYPES]; /* of them */
-	uint64_t unnamed; /* stored entries of L1 that cannot be named */
+	uint64_t unnamed;               /* stored entries of L1 that cannot be named */
 	uint64_t duplicates, stale, gaps, restarts;
 	uint64_t dropped; /* stores without room */
 	uint64_t registered, left, timeouts;
+	uint64_t evicted, evicted_bytes; /* placements of L2 whose deletion kvway had asked for */
+	uint64_t forgotten;              /* those whose deletion was answered, but never reported */
 };
 
 enum kvw_cd_verdict { KVW_CD_APPLIED, KVW_CD_DUPLICATE, KVW_CD_STALE, KVW_CD_FULL };
@@ -156,6 +168,8 @@ struct kvw_cd {
 	uint64_t object_count, instance_count, bytes;
 	uint64_t tier_count[KVW_CE_TIERS], tier_bytes[KVW_CE_TIERS]; /* of placements */
 	struct kvw_cd_modules pools; /* bytes used of shared pools */
+	struct kvw_cd_salts salts;
+	struct kvw_cd_pins pins;
 	struct kvw_cd_counts counts;
 	char *backends[KVW_CD_BACKENDS]; /* owned */
 	uint32_t backend_count;
@@ -201,6 +215,8 @@ void kvw_cd_tick(struct kvw_cd *cd, int64_t timeout_ns, int64_t now_ns);
 
 struct kvw_cd_instance *kvw_cd_find_instance(const struct kvw_cd *cd, struct kvw_slice id);
 struct kvw_cd_object *kvw_cd_find(const struct kvw_cd *cd, const struct kvw_ce_key *key);
+/* Borrowed from the object. */
+struct kvw_ce_key kvw_cd_key_of(const struct kvw_cd_object *object);
 /* The tokens of a chunk hash, of whatever object; NULL: no object has the hash. */
 const struct kvw_cd_binding *kvw_cd_find_binding(const struct kvw_cd *cd, struct kvw_slice hash);
 /* Calls the option l1 with every object that the instance's L1 holds. */

@@ -6,8 +6,8 @@
  * has them as sources of its own in the exact index, one for each rank, since a chunk is a hit only
  * where all ranks hold their slices.
  *
- * LMCache's chunk hashes are BLAKE3, which kvway does not compute. It names chunks by their tokens
- * and positions (kvspace.h); entries without tokens, as transfers driven by the engine send them,
+ * LMCache's chunk hashes depend on the servers' settings. So kvway names chunks by their tokens and
+ * positions (kvspace.h); entries without tokens, as transfers driven by the engine send them,
  * cannot be named, and such a worker is routed by text.
  */
 #include "feeds/coordinator/parts.h"
@@ -193,6 +193,7 @@ static void unmap(struct kvw_coordinator *coordinator, uint32_t worker)
 		if (node->workers[i] == worker)
 			node->workers[i] = node->workers[--node->count];
 	coordinator->workers[worker].instance = NULL;
+	coordinator->workers[worker].lack = NULL;
 	clear_index(coordinator, worker);
 	require(coordinator, worker, 0);
 	kvw_feed_set_coverage(
@@ -219,6 +220,7 @@ static void map(
 	}
 	node->workers[node->count++] = worker;
 	coordinator->workers[worker].instance = instance;
+	coordinator->workers[worker].lack = NULL;
 	clear_index(coordinator, worker);
 	require(coordinator, worker, node->world);
 	write_all(coordinator, instance, worker);
@@ -243,10 +245,23 @@ void kvw_coordinator_freed(void *ctx, struct kvw_cd_instance *instance)
 	instance->user = NULL;
 }
 
-/* The only registered instance at the address that no worker names; NULL: none, or several. */
-static struct kvw_cd_instance *instance_at(struct kvw_coordinator *coordinator, const char *ip)
+#define LACKS_SERVER                                                                               \
+	"no LMCache server has registered from this worker's address: start its server with "      \
+	"--coordinator-url and --coordinator-advertise-ip, or set lmcache_instance of the worker"
+#define LACKS_NAME                                                                                 \
+	"several LMCache servers have registered from this worker's address: set "                 \
+	"lmcache_instance "                                                                        \
+	"of the worker"
+#define LACKS_NAMED "the LMCache server that its lmcache_instance names has not registered"
+
+/* The only registered instance at the address that no worker names; NULL: none, or several, and
+ * *lack says which. */
+static struct kvw_cd_instance *instance_at(
+	struct kvw_coordinator *coordinator, const char *ip, const char **lack)
 {
 	struct kvw_cd_instance *at, *found = NULL;
+
+	*lack = LACKS_SERVER;
 
 	TAILQ_FOREACH(at, &coordinator->cd->instances, entry)
 	{
@@ -260,37 +275,57 @@ static struct kvw_cd_instance *instance_at(struct kvw_coordinator *coordinator, 
 					at->id) == 0;
 		if (taken)
 			continue;
-		if (found != NULL)
+		if (found != NULL) {
+			*lack = LACKS_NAME;
 			return NULL;
+		}
 		found = at;
 	}
 	return found;
 }
 
-static struct kvw_cd_instance *instance_for(struct kvw_coordinator *coordinator, uint32_t slot)
+static struct kvw_cd_instance *instance_for(
+	struct kvw_coordinator *coordinator, uint32_t slot, const char **lack)
 {
 	const struct kvw_coordinator_worker *entry = &coordinator->workers[slot];
 	const char *named = entry->worker->config.lmcache_instance;
 	struct kvw_cd_instance *instance;
 
+	*lack = named[0] == '\0' ? LACKS_SERVER : LACKS_NAMED;
 	if (named[0] == '\0')
-		return entry->ip[0] == '\0' ? NULL : instance_at(coordinator, entry->ip);
+		return entry->ip[0] == '\0' ? NULL : instance_at(coordinator, entry->ip, lack);
 	instance = kvw_cd_find_instance(coordinator->cd, kvw_slice_of(named));
 	return instance != NULL && (instance->registered || instance->has_cursor) ? instance : NULL;
+}
+
+/* Reports why nothing is known of the worker. LMCache's controller, where it is configured, is the
+ * one that reports. */
+static void report_lack(struct kvw_coordinator *coordinator, uint32_t slot, const char *lack)
+{
+	struct kvw_coordinator_worker *entry = &coordinator->workers[slot];
+
+	if (entry->lack == lack || coordinator->deps->config->kvaware_lmcache_pull[0] != '\0')
+		return;
+	entry->lack = lack;
+	kvw_feed_set_coverage(
+		coordinator->feed, slot, KVW_REPORTER_LMCACHE, KVW_COVERAGE_NONE, 0, lack);
 }
 
 static void map_all(struct kvw_coordinator *coordinator)
 {
 	for (uint32_t w = 0; w < coordinator->worker_count; w++) {
+		const char *lack = "";
 		struct kvw_cd_instance *wanted = coordinator->workers[w].worker == NULL
 							 ? NULL
-							 : instance_for(coordinator, w);
+							 : instance_for(coordinator, w, &lack);
 
-		if (wanted == coordinator->workers[w].instance)
-			continue;
-		unmap(coordinator, w);
-		if (wanted != NULL)
-			map(coordinator, w, wanted);
+		if (wanted != coordinator->workers[w].instance) {
+			unmap(coordinator, w);
+			if (wanted != NULL)
+				map(coordinator, w, wanted);
+		}
+		if (wanted == NULL && coordinator->workers[w].worker != NULL)
+			report_lack(coordinator, w, lack);
 	}
 }
 
@@ -305,6 +340,7 @@ static void unfollow(struct kvw_coordinator *coordinator, uint32_t slot)
 	unmap(coordinator, slot);
 	kvw_worker_let_go(entry->worker);
 	entry->worker = NULL;
+	entry->lack = NULL;
 }
 
 static void look_up(struct kvw_coordinator_worker *entry)

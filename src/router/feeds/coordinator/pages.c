@@ -19,8 +19,7 @@ static void put_number(struct kvw_page *page, const char *name, uint64_t value)
 	kvw_page_u64(page, value);
 }
 
-/* With all digits. */
-static void put_fraction(struct kvw_page *page, double value)
+void kvw_cd_page_fraction(struct kvw_page *page, double value)
 {
 	char text[40];
 
@@ -50,7 +49,7 @@ void kvw_cd_page_instances(struct kvw_page *page, const struct kvw_cd *cd)
 		put_text(page, ",\"ip\":", at->ip);
 		put_number(page, ",\"http_port\":", at->http_port);
 		kvw_page_string(page, ",\"registration_time\":");
-		put_fraction(page, at->registered_s);
+		kvw_cd_page_fraction(page, at->registered_s);
 		kvw_page_string(page, ",\"metadata\":");
 		kvw_page_string(page, at->metadata);
 		put_text(page, ",\"p2p_advertised_url\":", at->p2p_url);
@@ -93,7 +92,8 @@ static void put_lines(struct kvw_page *page, struct line *lines, size_t count)
 		put_number(page, ",\"capacity_bytes\":", lines[i].capacity);
 		kvw_page_string(page, ",\"usage_ratio\":");
 		if (lines[i].capacity > 0)
-			put_fraction(page, (double)lines[i].used / (double)lines[i].capacity);
+			kvw_cd_page_fraction(
+				page, (double)lines[i].used / (double)lines[i].capacity);
 		else
 			kvw_page_string(page, "null");
 		kvw_page_string(page, "}");
@@ -227,7 +227,7 @@ bool kvw_cd_page_usage_of(struct kvw_page *page, const struct kvw_cd *cd, struct
 
 /* --- objects ---------------------------------------------------------------------------------- */
 
-static void put_key(struct kvw_page *page, const struct kvw_ce_key *key)
+void kvw_cd_page_key(struct kvw_page *page, const struct kvw_ce_key *key)
 {
 	static const char digits[] = "0123456789abcdef";
 
@@ -244,17 +244,6 @@ static void put_key(struct kvw_page *page, const struct kvw_ce_key *key)
 	kvw_page_string(page, ",\"cache_salt\":");
 	kvw_page_json(page, key->salt);
 	kvw_page_string(page, "}");
-}
-
-static struct kvw_ce_key key_of(const struct kvw_cd_object *object)
-{
-	return (struct kvw_ce_key){
-		.hash = {object->binding->text, object->binding->len},
-		.model = {object->text, object->model_len},
-		.salt = {object->text + object->model_len, object->salt_len},
-		.rank = object->rank,
-		.group = object->group,
-	};
 }
 
 static void put_placement(
@@ -309,7 +298,7 @@ void kvw_cd_page_result(
 	const struct kvw_cd_binding *binding = kvw_cd_find_binding(cd, key->hash);
 
 	kvw_page_string(page, "{\"key\":");
-	put_key(page, key);
+	kvw_cd_page_key(page, key);
 	kvw_page_string(page, ",\"placements\":[");
 	if (object != NULL)
 		put_sorted(page, cd, object);
@@ -335,12 +324,12 @@ static bool passes(const struct kvw_cd *cd, const struct kvw_cd_placement *place
 static void put_row(struct kvw_page *page, const struct kvw_cd *cd,
 	const struct kvw_cd_object *object, const struct kvw_cd_filter *filter)
 {
-	const struct kvw_ce_key key = key_of(object);
+	const struct kvw_ce_key key = kvw_cd_key_of(object);
 	const struct kvw_cd_placement *at;
 	bool first = true;
 
 	kvw_page_string(page, "{\"key\":");
-	put_key(page, &key);
+	kvw_cd_page_key(page, &key);
 	kvw_page_string(page, ",\"placements\":[");
 	STAILQ_FOREACH(at, &object->placements, entry)
 	{

@@ -19,6 +19,9 @@ void kvw_cd_page_usage(struct kvw_page *page, const struct kvw_cd *cd);
 bool kvw_cd_page_usage_of(
 	struct kvw_page *page, const struct kvw_cd *cd, struct kvw_slice id) KVW_MUST_CHECK;
 
+/* A key in the form of LMCache's EncodedObjectKey. */
+void kvw_cd_page_key(struct kvw_page *page, const struct kvw_ce_key *key);
+
 /* Bytes of an answer with keys; a longer one is cut off, and is to be refused. */
 #define KVW_CD_PAGE_MOST ((size_t)64 << 20)
 
@@ -35,6 +38,22 @@ void kvw_cd_page_keys(
 /* One result of POST /directory/lookup; the directory may not know the key. */
 void kvw_cd_page_result(
 	struct kvw_page *page, const struct kvw_cd *cd, const struct kvw_ce_key *key);
+
+/* GET /quota and GET /quota/SALT: usage of one tier, and quotas, which are of L2. */
+void kvw_cd_page_quotas(struct kvw_page *page, const struct kvw_cd *cd, enum kvw_ce_tier tier);
+void kvw_cd_page_quota(struct kvw_page *page, const struct kvw_cd *cd, struct kvw_slice salt,
+	enum kvw_ce_tier tier);
+
+/* Filter of GET /cache/pins. */
+struct kvw_cd_pin_filter {
+	struct kvw_slice salt, model; /* len 0: any */
+	uint64_t offset, limit;
+};
+void kvw_cd_page_pins(
+	struct kvw_page *page, const struct kvw_cd *cd, const struct kvw_cd_pin_filter *filter);
+
+/* A number with all its digits. */
+void kvw_cd_page_fraction(struct kvw_page *page, double value);
 
 /* GET /directory/stats */
 void kvw_cd_page_stats(struct kvw_page *page, const struct kvw_cd *cd);

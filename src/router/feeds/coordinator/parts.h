@@ -8,7 +8,9 @@
 #include <pthread.h>
 
 #include "base/page.h"
+#include "feeds/coordinator/calls.h"
 #include "feeds/coordinator/coordinator.h"
+#include "feeds/coordinator/keep.h"
 #include "routing/kvindex.h"
 #include "server/connection.h"
 #include "server/listen.h"
@@ -33,6 +35,7 @@ struct kvw_coordinator_worker {
 	uint32_t address_version;
 	char ip[NI_MAXHOST];
 	struct kvw_cd_instance *instance; /* NULL: none */
+	const char *lack; /* why there is none, as reported; static; NULL: not reported */
 };
 
 /* The HTTP server: clients of src/common/server on the feed's thread. */
@@ -50,19 +53,69 @@ struct kvw_coordinator_conn {
 	uint64_t claimed;     /* of kvw_coordinator_server.bodies */
 };
 
+/* Eviction from L2. */
+struct kvw_coordinator_evict {
+	bool busy;       /* a request is under way */
+	bool stopped;    /* another process is the coordinator */
+	int64_t rest_ns; /* nothing is planned before */
+	uint64_t plan;   /* its number */
+	int64_t complained_ns;
+	char server[KVW_CE_INSTANCE_MOST + 1]; /* of its plan */
+	uint64_t requests, failures;
+};
+
+/* The directory's file. */
+struct kvw_coordinator_snapshot {
+	char *path; /* owned; NULL: none */
+	int64_t due_ns;
+	bool storing; /* the thread was started, and not joined yet */
+	pthread_t thread;
+	int fd;            /* the thread's, while it runs */
+	_Atomic bool done; /* by the thread: it ends */
+	_Atomic uint64_t written, failed;
+};
+
+#define KVW_COORDINATOR_FETCHES 64u /* prompts under way */
+
+/* Prefetches for chosen workers. */
+struct kvw_coordinator_prefetch {
+	LIST_HEAD(, kvw_coordinator_fetch) fetches; /* that servers are asked about */
+	_Atomic uint32_t count;                     /* under way, from any thread on */
+	_Atomic uint64_t skipped;
+	uint64_t begun, failures, keys;
+};
+
+/* The listing of a server's L2. */
+struct kvw_coordinator_listing {
+	bool asking;
+	int64_t due_ns;                          /* of the next request */
+	char instance[KVW_CE_INSTANCE_MOST + 1]; /* that is asked */
+	char path[2048];                         /* of the next page; "": none is under way */
+	char listed[KVW_CE_BACKEND_MOST + 1];    /* the shared pool that was listed last */
+	int64_t listed_ns;                       /* when; 0: never */
+	uint64_t keys;                           /* that became known */
+};
+
 struct kvw_coordinator {
 	struct kvw_feed *feed;
 	const struct kvw_feed_deps *deps;
 	struct kvw_cd *cd;
 	struct kvw_ce_reader *reader;           /* owned */
+	struct kvw_cd_recall *recall;           /* owned */
 	struct kvw_coordinator_worker *workers; /* owned, [KVW_MAX_WORKERS] */
 	size_t worker_count;                    /* slots of the fleet that have been used */
-	bool remap;                             /* instances or workers have changed */
+	bool in_charge;       /* no other process is the coordinator, neither still nor already */
+	bool remap;           /* instances or workers have changed */
 	uint32_t only_worker; /* kvw_coordinator_l1 writes to this one; UINT32_MAX: to all */
 	int64_t ticked_ns, complained_ns;
 	_Atomic int64_t timeout_ns;
 	uint64_t refused, posts, named;
 	struct kvw_coordinator_server server;
+	struct kvw_calls calls;
+	struct kvw_coordinator_evict evict;
+	struct kvw_coordinator_snapshot snapshot;
+	struct kvw_coordinator_prefetch prefetch;
+	struct kvw_coordinator_listing listing;
 	int listen_fd; /* owned; -1: none, not yet, or not any more */
 	char bound[KVW_LISTEN_TEXT];
 
@@ -93,6 +146,37 @@ void kvw_coordinator_request(struct kvw_conn *conn, struct kvw_coordinator *coor
 /* {"detail": message} with this status; extra: whole field lines, "": none. */
 void kvw_coordinator_error(struct kvw_conn *conn, struct kvw_coordinator *coordinator, int status,
 	const char *extra, const char *message);
+
+/* --- evict.c: what a coordinator owes the shared L2 --- */
+
+/* Sends a request to delete, if something is to be deleted and none is under way. */
+void kvw_coordinator_evict(struct kvw_coordinator *coordinator);
+/* Bytes that the shared pools may hold; 0: not known. */
+uint64_t kvw_coordinator_cap(const struct kvw_coordinator *coordinator);
+
+/* --- listing.c: what L2 held before --- */
+
+void kvw_coordinator_list_tick(struct kvw_coordinator *coordinator, int64_t now_ns);
+
+/* --- prefetch.c: for chosen workers --- */
+
+void kvw_coordinator_prefetch_tick(struct kvw_coordinator *coordinator, int64_t now_ns);
+/* After the calls are closed. */
+void kvw_coordinator_prefetch_end(struct kvw_coordinator *coordinator);
+
+/* --- snapshot.c: the directory in a file --- */
+
+/* Reads the file, if there is one. A fault in it is no error. Before the listener is opened. */
+enum kvw_err kvw_coordinator_snapshot_open(struct kvw_coordinator *coordinator) KVW_MUST_CHECK;
+void kvw_coordinator_snapshot_tick(struct kvw_coordinator *coordinator, int64_t now_ns);
+/* Writes a last one, unless another process has taken over. */
+void kvw_coordinator_snapshot_end(struct kvw_coordinator *coordinator);
+
+/* --- cache_routes.c: /quota and /cache --- */
+
+/* False: the path is none of them. */
+bool kvw_coordinator_cache_request(struct kvw_conn *conn, struct kvw_coordinator *coordinator,
+	struct kvw_slice path) KVW_MUST_CHECK;
 
 /* --- serve.c: the listener and its clients --- */
 

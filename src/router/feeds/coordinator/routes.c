@@ -1,13 +1,9 @@
 /*
- * routes.c - the coordinator's requests: LMCache 0.5.6's routes, and answers for those that kvway
- * does not serve.
+ * routes.c - the coordinator's requests: LMCache 0.5.6's routes but for /quota and /cache.
  *
  * Errors have LMCache's form, {"detail": ...}, but for the heartbeat of an unknown instance, which
  * has {"error": ...} there: the server registers again upon that 404.
  */
-#include <errno.h>
-#include <inttypes.h>
-#include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
@@ -15,205 +11,12 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "feeds/coordinator/pages.h"
-#include "feeds/coordinator/parts.h"
+#include "feeds/coordinator/request.h"
 #include "http/chars.h"
 
-#define SMALL_MOST    ((size_t)1 << 20) /* bytes of a body other than that of /events */
-#define METADATA_MOST 16384u            /* bytes of a registration's metadata, as JSON */
-#define LOOKUP_MOST   10000u            /* keys of a lookup */
+#define METADATA_MOST 16384u /* bytes of a registration's metadata, as JSON */
+#define LOOKUP_MOST   10000u /* keys of a lookup */
 #define COMPLAIN_NS   (10 * KVW_NS_PER_S)
-
-/* --- answers ---------------------------------------------------------------------------------- */
-
-static void answer(struct kvw_conn *conn, int status, const char *type, const char *extra,
-	const struct kvw_page *page)
-{
-	if (page->failed) {
-		kvw_conn_answer(conn, &(struct kvw_http_answer){.status = 503,
-					      .type = "application/json",
-					      .body = KVW_SLICE("{\"detail\":\"out of memory\"}")});
-		return;
-	}
-	kvw_conn_answer(conn, &(struct kvw_http_answer){.status = status,
-				      .type = type,
-				      .body = {page->data, page->len},
-				      .extra = kvw_slice_of(extra)});
-}
-
-static void answer_json_take(struct kvw_conn *conn, int status, struct kvw_page *page)
-{
-	answer(conn, status, "application/json", "", page);
-	free(page->data);
-}
-
-void kvw_coordinator_error(struct kvw_conn *conn, struct kvw_coordinator *coordinator, int status,
-	const char *extra, const char *message)
-{
-	struct kvw_page page = {0};
-
-	coordinator->refused++;
-	kvw_page_string(&page, "{\"detail\":");
-	kvw_page_json(&page, kvw_slice_of(message));
-	kvw_page_string(&page, "}");
-	answer(conn, status, "application/json", extra, &page);
-	free(page.data);
-}
-
-/* The same for an answer with keys, unless it is too long. */
-static void answer_keys_take(
-	struct kvw_conn *conn, struct kvw_coordinator *coordinator, struct kvw_page *page)
-{
-	if (page->len <= KVW_CD_PAGE_MOST) {
-		answer_json_take(conn, 200, page);
-		return;
-	}
-	free(page->data);
-	kvw_coordinator_error(conn, coordinator, 413, "",
-		"the answer would have more than 64 MiB: ask for fewer keys at once");
-}
-
-/* A part of the request is not as it has to be: FastAPI's form. place: "body" or "query". */
-static void refuse_value(struct kvw_conn *conn, struct kvw_coordinator *coordinator,
-	const char *place, const char *name, const char *message)
-{
-	struct kvw_page page = {0};
-
-	coordinator->refused++;
-	kvw_page_string(&page, "{\"detail\":[{\"type\":\"value_error\",\"loc\":[\"");
-	kvw_page_string(&page, place);
-	kvw_page_string(&page, "\"");
-	if (name != NULL) {
-		kvw_page_string(&page, ",");
-		kvw_page_json(&page, kvw_slice_of(name));
-	}
-	kvw_page_string(&page, "],\"msg\":");
-	kvw_page_json(&page, kvw_slice_of(message));
-	kvw_page_string(&page, "}]}");
-	answer_json_take(conn, 422, &page);
-}
-
-/* False: it is answered. */
-static bool only_method(
-	struct kvw_conn *conn, struct kvw_coordinator *coordinator, const char *allowed)
-{
-	struct kvw_slice method = conn->clients->head.method;
-	const char *found;
-	char extra[64];
-
-	for (found = allowed; *found != '\0'; found += strspn(found, ", ")) {
-		size_t len = strcspn(found, ",");
-
-		if (kvw_slice_equal(method, (struct kvw_slice){found, len}))
-			return true;
-		found += len;
-	}
-	(void)snprintf(extra, sizeof(extra), "Allow: %s\r\n", allowed);
-	kvw_coordinator_error(conn, coordinator, 405, extra, "Method Not Allowed");
-	return false;
-}
-
-/* --- requests' parts -------------------------------------------------------------------------- */
-
-/* %XX decoded; false: it cannot be read, or has no room. */
-static bool decode(struct kvw_slice coded, bool plus, char *text, size_t room, size_t *len)
-{
-	*len = 0;
-	for (size_t i = 0; i < coded.len; i++) {
-		char c = coded.data[i];
-
-		if (*len + 1 >= room)
-			return false;
-		if (c == '%') {
-			if (coded.len - i < 3 || !kvw_char_is(coded.data[i + 1], KVW_CHAR_HEX) ||
-				!kvw_char_is(coded.data[i + 2], KVW_CHAR_HEX))
-				return false;
-			c = (char)(kvw_char_hex(coded.data[i + 1]) << 4 |
-				   kvw_char_hex(coded.data[i + 2]));
-			i += 2;
-			if (c == '\0')
-				return false;
-		} else if (plus && c == '+') {
-			c = ' ';
-		}
-		text[(*len)++] = c;
-	}
-	text[*len] = '\0';
-	return true;
-}
-
-static struct kvw_slice path_of(const struct kvw_head *head)
-{
-	const char *mark = memchr(head->target.data, '?', head->target.len);
-
-	return (struct kvw_slice){head->target.data,
-		mark == NULL ? head->target.len : (size_t)(mark - head->target.data)};
-}
-
-/* A parameter of the query, decoded into text; "" if it is not there. False: it cannot be read. */
-static bool parameter(const struct kvw_head *head, const char *name, char *text, size_t room)
-{
-	struct kvw_slice path = path_of(head), wanted = kvw_slice_of(name);
-	const char *at = path.data + path.len + 1, *end = head->target.data + head->target.len;
-	size_t len;
-
-	text[0] = '\0';
-	while (at < end) {
-		const char *stop = memchr(at, '&', (size_t)(end - at)), *sign;
-
-		stop = stop == NULL ? end : stop;
-		sign = memchr(at, '=', (size_t)(stop - at));
-		if (sign != NULL &&
-			kvw_slice_equal(wanted, (struct kvw_slice){at, (size_t)(sign - at)}))
-			return decode((struct kvw_slice){sign + 1, (size_t)(stop - sign - 1)}, true,
-				text, room, &len);
-		at = stop + 1;
-	}
-	return true;
-}
-
-/* A number of the query within its limits. False: it is answered. */
-static bool number_parameter(struct kvw_conn *conn, struct kvw_coordinator *coordinator,
-	const char *name, uint64_t least, uint64_t most, uint64_t *value)
-{
-	char text[24], message[80], *stop;
-
-	if (!parameter(&conn->clients->head, name, text, sizeof(text)))
-		text[0] = '?';
-	else if (text[0] == '\0')
-		return true;
-	errno = 0;
-	if (text[0] >= '0' && text[0] <= '9') {
-		uint64_t number = strtoull(text, &stop, 10);
-
-		if (errno == 0 && *stop == '\0' && number >= least && number <= most) {
-			*value = number;
-			return true;
-		}
-	}
-	(void)snprintf(message, sizeof(message), "Input should be from %" PRIu64 " to %" PRIu64,
-		least, most);
-	refuse_value(conn, coordinator, "query", name, message);
-	return false;
-}
-
-/* The body as a JSON object; NULL: it is answered. */
-static json_t *body_object(struct kvw_conn *conn, struct kvw_coordinator *coordinator)
-{
-	struct kvw_slice body = kvw_conn_body(conn);
-	json_error_t error;
-	json_t *object;
-
-	if (body.len > SMALL_MOST) {
-		kvw_coordinator_error(conn, coordinator, 413, "", "the body is above 1 MiB");
-		return NULL;
-	}
-	object = json_loadb(body.data == NULL ? "" : body.data, body.len, 0, &error);
-	if (json_is_object(object))
-		return object;
-	json_decref(object);
-	refuse_value(conn, coordinator, "body", NULL, "the body is no JSON object");
-	return NULL;
-}
 
 /* --- instances -------------------------------------------------------------------------------- */
 
@@ -338,13 +141,13 @@ static void take_registration(struct kvw_conn *conn, struct kvw_coordinator *coo
 	kvw_page_string(&page, "{\"instance_id\":");
 	kvw_page_json(&page, kvw_slice_of(instance->id));
 	kvw_page_string(&page, again ? ",\"re_registered\":true}" : ",\"re_registered\":false}");
-	answer_json_take(conn, 200, &page);
+	kvw_cr_answer_take(conn, 200, &page);
 }
 
 static void register_instance(struct kvw_conn *conn, struct kvw_coordinator *coordinator)
 {
 	struct kvw_cd_registration registration = {0};
-	json_t *object = body_object(conn, coordinator);
+	json_t *object = kvw_cr_body(conn, coordinator, KVW_CR_SMALL_MOST);
 	char *metadata = NULL;
 	const char *wrong;
 
@@ -354,7 +157,7 @@ static void register_instance(struct kvw_conn *conn, struct kvw_coordinator *coo
 	if (wrong == NULL)
 		take_registration(conn, coordinator, &registration);
 	else
-		refuse_value(conn, coordinator, "body", wrong,
+		kvw_cr_refuse_value(conn, coordinator, "body", wrong,
 			json_object_get(object, wrong) == NULL
 				? "Field required"
 				: "not of its type, or outside its limits");
@@ -382,7 +185,7 @@ static void beat(struct kvw_conn *conn, struct kvw_coordinator *coordinator, str
 		free(message.data);
 	}
 	kvw_page_string(&page, "}");
-	answer_json_take(conn, known ? 200 : 404, &page);
+	kvw_cr_answer_take(conn, known ? 200 : 404, &page);
 }
 
 static void usage_of(
@@ -392,7 +195,7 @@ static void usage_of(
 	char message[KVW_CE_INSTANCE_MOST + 32];
 
 	if (kvw_cd_page_usage_of(&page, coordinator->cd, id)) {
-		answer_json_take(conn, 200, &page);
+		kvw_cr_answer_take(conn, 200, &page);
 		return;
 	}
 	(void)snprintf(message, sizeof(message), "unknown instance '%.*s'",
@@ -409,20 +212,20 @@ static void one_instance(
 	struct kvw_slice what = {rest.data + id.len, rest.len - id.len};
 	char text[KVW_CE_INSTANCE_MOST + 1];
 
-	if (!decode(id, false, text, sizeof(text), &id.len) || id.len == 0) {
+	if (!kvw_cr_decode(id, false, text, sizeof(text), &id.len) || id.len == 0) {
 		kvw_coordinator_error(conn, coordinator, 404, "", "Not Found");
 		return;
 	}
 	id.data = text;
 	if (kvw_slice_equal(what, KVW_SLICE("/heartbeat"))) {
-		if (only_method(conn, coordinator, "PUT"))
+		if (kvw_cr_only_method(conn, coordinator, "PUT"))
 			beat(conn, coordinator, id);
 	} else if (kvw_slice_equal(what, KVW_SLICE("/usage"))) {
-		if (only_method(conn, coordinator, "GET"))
+		if (kvw_cr_only_method(conn, coordinator, "GET"))
 			usage_of(conn, coordinator, id);
 	} else if (what.len > 0) {
 		kvw_coordinator_error(conn, coordinator, 404, "", "Not Found");
-	} else if (only_method(conn, coordinator, "DELETE")) {
+	} else if (kvw_cr_only_method(conn, coordinator, "DELETE")) {
 		kvw_cd_leave(coordinator->cd, id);
 		coordinator->remap = true;
 		kvw_conn_answer(conn, &(struct kvw_http_answer){.status = 204});
@@ -503,7 +306,7 @@ static void refuse_events(struct kvw_conn *conn, struct kvw_coordinator *coordin
 		coordinator->complained_ns = now_ns;
 		kvw_warn("coordinator", "refused events: %s", coordinator->reader->error);
 	}
-	refuse_value(conn, coordinator, "body", NULL, coordinator->reader->error);
+	kvw_cr_refuse_value(conn, coordinator, "body", NULL, coordinator->reader->error);
 }
 
 /* Checks the whole body first: a request is applied as a whole or not at all. */
@@ -533,6 +336,7 @@ static void take_events(struct kvw_conn *conn, struct kvw_coordinator *coordinat
 		return;
 	}
 	coordinator->posts++;
+	kvw_coordinator_evict(coordinator);
 	kvw_page_string(&page, "{\"applied\":");
 	kvw_page_u64(&page, a.applied);
 	kvw_page_string(&page, ",\"duplicates\":");
@@ -540,43 +344,10 @@ static void take_events(struct kvw_conn *conn, struct kvw_coordinator *coordinat
 	kvw_page_string(&page, ",\"stale\":");
 	kvw_page_u64(&page, a.stale);
 	kvw_page_string(&page, "}");
-	answer_json_take(conn, 200, &page);
+	kvw_cr_answer_take(conn, 200, &page);
 }
 
 /* --- the directory ---------------------------------------------------------------------------- */
-
-/* Reads a key of a lookup; hash has room for its bytes. */
-static bool read_key(const json_t *item, char hash[KVW_CE_HASH_MOST], struct kvw_ce_key *key)
-{
-	const json_t *digits = json_object_get(item, "chunk_hash_hex");
-	const json_t *model = json_object_get(item, "model_name");
-	const json_t *salt = json_object_get(item, "cache_salt");
-	const json_t *rank = json_object_get(item, "kv_rank");
-	const json_t *group = json_object_get(item, "object_group_id");
-	size_t len = json_string_length(digits);
-
-	if (!json_is_string(digits) || !json_is_string(model) || !json_is_integer(rank) ||
-		(salt != NULL && !json_is_string(salt)) ||
-		(group != NULL && !json_is_integer(group)) || len % 2 != 0 ||
-		len > 2 * KVW_CE_HASH_MOST || json_integer_value(rank) < 0 ||
-		json_integer_value(rank) > UINT32_MAX || json_integer_value(group) < 0 ||
-		json_integer_value(group) > UINT32_MAX)
-		return false;
-	for (size_t i = 0; i < len; i += 2) {
-		const char *at = json_string_value(digits) + i;
-
-		if (!kvw_char_is(at[0], KVW_CHAR_HEX) || !kvw_char_is(at[1], KVW_CHAR_HEX))
-			return false;
-		hash[i / 2] = (char)(kvw_char_hex(at[0]) << 4 | kvw_char_hex(at[1]));
-	}
-	*key = (struct kvw_ce_key){.hash = {hash, len / 2},
-		.model = {json_string_value(model), json_string_length(model)},
-		.salt = {salt == NULL ? "" : json_string_value(salt),
-			salt == NULL ? 0 : json_string_length(salt)},
-		.rank = (uint32_t)json_integer_value(rank),
-		.group = (uint32_t)json_integer_value(group)};
-	return key->model.len <= KVW_CE_MODEL_MOST && key->salt.len <= KVW_CE_SALT_MOST;
-}
 
 static void look_up(struct kvw_conn *conn, struct kvw_coordinator *coordinator, const json_t *keys)
 {
@@ -593,9 +364,9 @@ static void look_up(struct kvw_conn *conn, struct kvw_coordinator *coordinator, 
 	{
 		if (page.len > KVW_CD_PAGE_MOST)
 			break;
-		if (!read_key(item, hash, &key)) {
+		if (!kvw_cr_read_key(item, hash, &key)) {
 			free(page.data);
-			refuse_value(conn, coordinator, "body", "keys",
+			kvw_cr_refuse_value(conn, coordinator, "body", "keys",
 				"a key is {chunk_hash_hex, model_name, kv_rank, object_group_id, "
 				"cache_salt}");
 			return;
@@ -604,28 +375,60 @@ static void look_up(struct kvw_conn *conn, struct kvw_coordinator *coordinator, 
 		kvw_cd_page_result(&page, coordinator->cd, &key);
 	}
 	kvw_page_string(&page, "]}");
-	answer_keys_take(conn, coordinator, &page);
+	kvw_cr_answer_keys_take(conn, coordinator, &page);
+}
+
+/* An answer to a lookup by token ids that is being written. */
+struct looking {
+	struct kvw_page page;
+	const struct kvw_cd *cd;
+	bool first;
+};
+
+static bool look_up_key(void *ctx, const struct kvw_ce_key *key)
+{
+	struct looking *looking = ctx;
+
+	kvw_page_string(&looking->page, looking->first ? "" : ",");
+	kvw_cd_page_result(&looking->page, looking->cd, key);
+	looking->first = false;
+	return looking->page.len <= KVW_CD_PAGE_MOST;
+}
+
+static void look_up_tokens(
+	struct kvw_conn *conn, struct kvw_coordinator *coordinator, const json_t *object)
+{
+	struct looking looking = {.cd = coordinator->cd, .first = true};
+	struct kvw_cr_tokens tokens;
+
+	if (!kvw_cr_read_tokens(conn, coordinator, object, false, &tokens))
+		return;
+	kvw_page_string(&looking.page, "{\"chunks\":");
+	kvw_page_u64(&looking.page, tokens.chunks);
+	kvw_page_string(&looking.page, ",\"results\":[");
+	kvw_cr_each_key(coordinator, &tokens, true, look_up_key, &looking);
+	kvw_page_string(&looking.page, "]}");
+	kvw_cr_answer_keys_take(conn, coordinator, &looking.page);
 }
 
 static void take_lookup(struct kvw_conn *conn, struct kvw_coordinator *coordinator)
 {
-	json_t *object = body_object(conn, coordinator);
+	json_t *object = kvw_cr_body(conn, coordinator, KVW_CR_TOKENS_MOST);
 	const json_t *keys = json_object_get(object, "keys");
 	const json_t *tokens = json_object_get(object, "token_ids");
 
 	if (object == NULL)
 		return;
 	if ((keys != NULL && !json_is_array(keys)) || (tokens != NULL && !json_is_array(tokens)))
-		refuse_value(conn, coordinator, "body", NULL, "keys and token_ids are lists");
+		kvw_cr_refuse_value(
+			conn, coordinator, "body", NULL, "keys and token_ids are lists");
 	else if ((json_array_size(keys) > 0) == (json_array_size(tokens) > 0))
-		refuse_value(conn, coordinator, "body", NULL,
+		kvw_cr_refuse_value(conn, coordinator, "body", NULL,
 			"supply exactly one of 'keys' or 'token_ids'");
 	else if (json_array_size(tokens) > 0)
-		kvw_coordinator_error(conn, coordinator, 501, "",
-			"kvway does not compute LMCache's chunk hashes (BLAKE3): look up by "
-			"`keys`, not by `token_ids`");
+		look_up_tokens(conn, coordinator, object);
 	else if (json_array_size(keys) > LOOKUP_MOST)
-		refuse_value(conn, coordinator, "body", "keys", "at most 10000 keys");
+		kvw_cr_refuse_value(conn, coordinator, "body", "keys", "at most 10000 keys");
 	else
 		look_up(conn, coordinator, keys);
 	json_decref(object);
@@ -634,7 +437,7 @@ static void take_lookup(struct kvw_conn *conn, struct kvw_coordinator *coordinat
 /* LMCache's answer without --enable-blend-lookup, which is its default. */
 static void blend_lookup(struct kvw_conn *conn, struct kvw_coordinator *coordinator)
 {
-	json_t *object = body_object(conn, coordinator);
+	json_t *object = kvw_cr_body(conn, coordinator, KVW_CR_SMALL_MOST);
 
 	if (object == NULL)
 		return;
@@ -651,27 +454,27 @@ static void list_keys(struct kvw_conn *conn, struct kvw_coordinator *coordinator
 	struct kvw_cd_filter filter = {.limit = 1000};
 	struct kvw_page page = {0};
 
-	if (!parameter(head, "tier", tier, sizeof(tier)) ||
+	if (!kvw_cr_parameter(head, "tier", tier, sizeof(tier)) ||
 		(tier[0] != '\0' && strcmp(tier, "all") != 0 && strcmp(tier, "l1") != 0 &&
 			strcmp(tier, "l2") != 0)) {
-		refuse_value(
+		kvw_cr_refuse_value(
 			conn, coordinator, "query", "tier", "Input should be 'l1', 'l2' or 'all'");
 		return;
 	}
-	if (!parameter(head, "instance_id", instance, sizeof(instance)) ||
-		!parameter(head, "backend", backend, sizeof(backend))) {
-		refuse_value(conn, coordinator, "query", NULL, "the query cannot be read");
+	if (!kvw_cr_parameter(head, "instance_id", instance, sizeof(instance)) ||
+		!kvw_cr_parameter(head, "backend", backend, sizeof(backend))) {
+		kvw_cr_refuse_value(conn, coordinator, "query", NULL, "the query cannot be read");
 		return;
 	}
-	if (!number_parameter(conn, coordinator, "offset", 0, INT64_MAX, &filter.offset) ||
-		!number_parameter(conn, coordinator, "limit", 1, 10000, &filter.limit))
+	if (!kvw_cr_number(conn, coordinator, "offset", 0, INT64_MAX, &filter.offset) ||
+		!kvw_cr_number(conn, coordinator, "limit", 1, 10000, &filter.limit))
 		return;
 	filter.any_tier = tier[0] == '\0' || tier[0] == 'a';
 	filter.tier = strcmp(tier, "l2") == 0 ? KVW_CE_L2 : KVW_CE_L1;
 	filter.instance = kvw_slice_of(instance);
 	filter.backend = kvw_slice_of(backend);
 	kvw_cd_page_keys(&page, coordinator->cd, &filter);
-	answer_keys_take(conn, coordinator, &page);
+	kvw_cr_answer_keys_take(conn, coordinator, &page);
 }
 
 /* --- the table -------------------------------------------------------------------------------- */
@@ -689,7 +492,7 @@ static void metrics(struct kvw_conn *conn, struct kvw_coordinator *coordinator)
 	struct kvw_page page = {0};
 
 	kvw_cd_page_metrics(&page, coordinator->cd);
-	answer(conn, 200, "text/plain; version=0.0.4; charset=utf-8", "", &page);
+	kvw_cr_answer(conn, 200, "text/plain; version=0.0.4; charset=utf-8", "", &page);
 	free(page.data);
 }
 
@@ -702,7 +505,7 @@ static void instances(struct kvw_conn *conn, struct kvw_coordinator *coordinator
 		return;
 	}
 	kvw_cd_page_instances(&page, coordinator->cd);
-	answer_json_take(conn, 200, &page);
+	kvw_cr_answer_take(conn, 200, &page);
 }
 
 static void usage(struct kvw_conn *conn, struct kvw_coordinator *coordinator)
@@ -710,7 +513,7 @@ static void usage(struct kvw_conn *conn, struct kvw_coordinator *coordinator)
 	struct kvw_page page = {0};
 
 	kvw_cd_page_usage(&page, coordinator->cd);
-	answer_json_take(conn, 200, &page);
+	kvw_cr_answer_take(conn, 200, &page);
 }
 
 static void stats(struct kvw_conn *conn, struct kvw_coordinator *coordinator)
@@ -718,7 +521,7 @@ static void stats(struct kvw_conn *conn, struct kvw_coordinator *coordinator)
 	struct kvw_page page = {0};
 
 	kvw_cd_page_stats(&page, coordinator->cd);
-	answer_json_take(conn, 200, &page);
+	kvw_cr_answer_take(conn, 200, &page);
 }
 
 struct route {
@@ -738,18 +541,15 @@ static const struct route routes[] = {
 	{"/directory/stats", "GET", stats},
 };
 
-/* Beginnings of LMCache's paths that this coordinator does not serve. */
-static const char *const unserved[] = {"/quota", "/cache/"};
-
 void kvw_coordinator_request(struct kvw_conn *conn, struct kvw_coordinator *coordinator)
 {
-	struct kvw_slice path = path_of(&conn->clients->head);
+	struct kvw_slice path = kvw_cr_path(&conn->clients->head);
 	const struct kvw_slice one = KVW_SLICE("/instances/");
 
 	for (size_t i = 0; i < sizeof(routes) / sizeof(routes[0]); i++) {
 		if (!kvw_slice_equal(path, kvw_slice_of(routes[i].path)))
 			continue;
-		if (only_method(conn, coordinator, routes[i].methods))
+		if (kvw_cr_only_method(conn, coordinator, routes[i].methods))
 			routes[i].serve(conn, coordinator);
 		return;
 	}
@@ -758,12 +558,7 @@ void kvw_coordinator_request(struct kvw_conn *conn, struct kvw_coordinator *coor
 			(struct kvw_slice){path.data + one.len, path.len - one.len});
 		return;
 	}
-	for (size_t i = 0; i < sizeof(unserved) / sizeof(unserved[0]); i++)
-		if (path.len >= strlen(unserved[i]) &&
-			memcmp(path.data, unserved[i], strlen(unserved[i])) == 0) {
-			kvw_coordinator_error(conn, coordinator, 501, "",
-				"kvway does not serve this route of LMCache's coordinator");
-			return;
-		}
+	if (kvw_coordinator_cache_request(conn, coordinator, path))
+		return;
 	kvw_coordinator_error(conn, coordinator, 404, "", "Not Found");
 }

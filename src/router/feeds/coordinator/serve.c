@@ -15,12 +15,14 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "feeds/coordinator/parts.h"
 
 #define IDLE_NS   (120 * KVW_NS_PER_S) /* servers send a heartbeat every 5 s by default */
 #define SERVE_NS  (30 * KVW_NS_PER_S)
-#define SETTLE_NS (KVW_NS_PER_S / 2) /* for a request on its way, when another process accepts */
+#define SETTLE_NS (50 * KVW_NS_PER_MS)  /* for a request on its way, when another process accepts */
+#define LEAVE_NS  (250 * KVW_NS_PER_MS) /* for all of them */
 
 static struct kvw_coordinator_server *server_of(struct kvw_conn *conn)
 {
@@ -174,15 +176,23 @@ void kvw_coordinator_listen(struct kvw_coordinator *coordinator)
 		kvw_error("coordinator", "LMCache servers cannot connect");
 }
 
+/* Ends with no client left: what a client reported later would be in no record of keep.h. The
+ * feed's thread does nothing else meanwhile; servers wait for the next process. */
 void kvw_coordinator_hand_over(struct kvw_coordinator *coordinator)
 {
 	struct kvw_coordinator_server *server = &coordinator->server;
+	int64_t until_ns = kvw_clock_ns() + LEAVE_NS;
 
 	if (!server->opened)
 		return;
 	server->server.settle_ns = SETTLE_NS;
 	atomic_store(&server->server.draining, true);
 	kvw_server_loop_wake(&server->clients.loop);
+	while ((!server->clients.loop.draining || atomic_load(&server->server.connections) > 0) &&
+		kvw_clock_ns() < until_ns)
+		if (!kvw_server_loop_turn(&server->clients.loop, true))
+			break;
+	kvw_clients_cut(&server->clients);
 }
 
 void kvw_coordinator_close(struct kvw_coordinator *coordinator)

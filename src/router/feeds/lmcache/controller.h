@@ -1,5 +1,5 @@
 /*
- * controller.h - the controller's internals. Private to this folder.
+ * controller.h - the members of the LMCache controller. Private to this folder.
  */
 #ifndef KVW_LMCACHE_CONTROLLER_H
 #define KVW_LMCACHE_CONTROLLER_H
@@ -11,9 +11,9 @@
 #include "feeds/lmcache/lmcache.h"
 #include "feeds/lmcache/registry.h"
 
-/* A worker of the fleet whose instance is being searched. */
+/* A worker of the fleet for which LMCache's instance is looked for. */
 struct kvw_lmcache_followed {
-	struct kvw_worker *worker; /* held; NULL: the slot has none */
+	struct kvw_worker *worker; /* held by the controller; NULL: the slot has no worker */
 	uint32_t address_version;
 	char ip[NI_MAXHOST];
 };
@@ -21,44 +21,48 @@ struct kvw_lmcache_followed {
 struct kvw_lmcache {
 	struct kvw_feed *feed;
 	const struct kvw_feed_deps *deps;
-	struct kvw_lmcache_recipe recipe; /* as configured; seed borrowed from the configuration */
+	/* the configured recipe; its seed is borrowed from the configuration */
+	struct kvw_lmcache_recipe recipe;
 	struct kvw_lmreg *reg;
 	struct kvw_lmdiag *diag;
-	struct kvw_lmreg_worker *workers; /* owned, [KVW_MAX_WORKERS]; texts are of `followed` */
+	/* owned, [KVW_MAX_WORKERS]; its texts are borrowed from `followed` */
+	struct kvw_lmreg_worker *workers;
 	struct kvw_lmcache_followed *followed; /* owned, [KVW_MAX_WORKERS] */
 	size_t worker_count;              /* slots of the fleet that have been used */
-	int64_t *up_ns; /* [KVW_MAX_WORKERS] last time it was not DOWN; 0: never */
-	bool *down;     /* [KVW_MAX_WORKERS] at the last look */
+	int64_t *up_ns; /* [KVW_MAX_WORKERS] when each worker was last not DOWN; 0: never */
+	bool *down;     /* [KVW_MAX_WORKERS] whether each was DOWN at the last look */
 
 	struct kvw_lmcache_listener {
-		void *socket; /* ZeroMQ's; NULL: not configured, not yet, or not any more */
+		void *socket; /* ZeroMQ's socket; NULL: not configured, not open yet, or closed */
 		char url[300];
-		int fd; /* owned; -1: libzmq has it, or binds itself */
+		/* the listening socket, owned; -1: libzmq has it, or binds the address itself */
+		int fd;
 	} pull, reply, heartbeat;
 	struct kvw_lmc_reader reader;
 	uint8_t *out; /* owned, KVW_LMREG_REPLY_MAX */
 	int64_t ticked_ns;
-	int64_t complained_ns; /* last log line on a refused message */
-	uint64_t gaps_counted; /* part that the feed has counted */
+	int64_t complained_ns; /* when a refused message was last logged */
+	uint64_t gaps_counted; /* part of the registry's gaps that the feed has counted */
 
-	pthread_mutex_t lock;            /* guards the members below; held for copies only */
-	/* Owned, [KVW_MAX_WORKERS]: each worker's instance; "": none. */
+	pthread_mutex_t lock; /* guards the members below; held only while they are copied */
+	/* Owned, [KVW_MAX_WORKERS]: the name of each worker's instance; "": none. */
 	char (*seen)[KVW_LMC_TEXT_MAX + 1];
 	struct kvw_lmcache_stats stats;
 };
 
-/* Fills text with the heartbeat socket's "host:port" for a worker at ip; "" if there is no such
+/* Writes the heartbeat socket's "host:port", as a worker at `ip` reaches it; "" if there is no such
  * socket (sockets.c). */
 void kvw_lmcache_heartbeat_url(
 	const struct kvw_lmcache *lmcache, struct kvw_slice ip, char *text, size_t size);
 
-/* Opens and binds the configured sockets. KVW_EINVAL: printed to errors (sockets.c). */
+/* Opens and binds the configured sockets. KVW_EINVAL: the cause is printed to errors
+ * (sockets.c). */
 enum kvw_err kvw_lmcache_open(struct kvw_lmcache *lmcache, FILE *errors) KVW_MUST_CHECK;
-/* With deps->waits: lets LMCache connect to the sockets of kvw_lmcache_open from now on. */
+/* With deps->waits: from now on LMCache may connect to the sockets of kvw_lmcache_open. */
 void kvw_lmcache_listen(struct kvw_lmcache *lmcache);
 void kvw_lmcache_close(struct kvw_lmcache *lmcache);
-/* Closes the sockets, whose addresses another process serves now: reads arrived messages first, and
- * still sends their answers. */
+/* Closes the sockets, whose addresses another process serves now. Messages that have arrived are
+ * read first, and their answers are still sent. */
 void kvw_lmcache_hand_over(struct kvw_lmcache *lmcache);
 
 #endif

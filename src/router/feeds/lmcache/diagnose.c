@@ -1,5 +1,5 @@
 /*
- * diagnose.c - see diagnose.h.
+ * diagnose.c - finds out whether kvway understands an instance's keys.
  *
  * Absence proves little: the engine may have had the prompt in its own cache, or the store failed.
  * So one missing prompt proves nothing, nor do prompts without a later store, and a recipe is
@@ -22,27 +22,28 @@
 
 struct prompt {
 	uint32_t worker, count;
-	bool tried;     /* other recipes were tried on it */
-	bool ambiguous; /* its beginning also went to another worker */
+	bool tried;     /* other recipes were tried on this prompt */
+	bool ambiguous; /* a prompt with the same beginning went to another worker, too */
 	int64_t routed_ns;
-	uint64_t begins; /* hash of the beginning, to compare prompts */
+	uint64_t begins; /* hash of the prompt's beginning, to compare prompts */
 	uint32_t tokens[KVW_LMDIAG_PROMPT];
 };
 
 struct kvw_lmdiag {
 	struct kvw_lmdiag_options options;
 
-	pthread_mutex_t lock; /* of inbox, inbox_count and dropped; held for one copy at most */
+	pthread_mutex_t lock; /* guards inbox, inbox_count and dropped; held only for one copy */
 	struct prompt *inbox; /* [KVW_LMDIAG_PENDING] */
 	size_t inbox_count;
 	_Atomic uint64_t dropped;
-	_Atomic bool *wanted; /* [workers], relaxed: prompts of the worker are checked */
+	/* [workers], relaxed: whether prompts of the worker are still checked */
+	_Atomic bool *wanted;
 
 	/* feed thread */
 	struct prompt *pending; /* [KVW_LMDIAG_PENDING] */
 	size_t pending_count;
-	int64_t searched_ns; /* last search for a recipe */
-	uint32_t told;       /* spaces whose detection was logged, by bit */
+	int64_t searched_ns; /* when a recipe was last searched for */
+	uint32_t told;       /* bits of spaces whose detection was logged */
 };
 
 enum kvw_err kvw_lmdiag_create(const struct kvw_lmdiag_options *options, struct kvw_lmdiag **out)
@@ -100,7 +101,8 @@ void kvw_lmdiag_routed(struct kvw_lmdiag *diag, uint32_t worker, const uint32_t 
 
 /* --- keys --- */
 
-/* Key of a prompt's first chunk by a recipe. False: it has none. */
+/* Computes the key of a prompt's first chunk by a recipe. False: the prompt is too short for a
+ * chunk. */
 static bool first_key(
 	const struct kvw_lmcache_recipe *recipe, const struct prompt *prompt, uint64_t *key)
 {
@@ -130,7 +132,7 @@ static bool known(void *context, uint64_t key)
 	return holds(context, key);
 }
 
-/* Writes the settings that configure the found recipe. */
+/* Writes the settings with which a user can configure the found recipe. */
 static void settings_text(const struct kvw_lmcache_recipe *configured,
 	const struct kvw_lmcache_recipe *found, char *text, size_t size)
 {
@@ -168,7 +170,8 @@ static void switch_to(struct kvw_lmdiag *diag, struct kvw_lmreg_instance *instan
 	instance->matched = 1;
 	kvw_lmreg_update_coverage(diag->options.reg, instance);
 	diag->options.reg->stats.detected++;
-	diag->options.reg->options.space = space; /* a fleet's workers are configured alike */
+	/* new instances start with this space, since a fleet's workers are configured alike */
+	diag->options.reg->options.space = space;
 	if ((diag->told >> space & 1) != 0)
 		return;
 	diag->told |= 1u << space;
@@ -183,8 +186,8 @@ static void switch_to(struct kvw_lmdiag *diag, struct kvw_lmreg_instance *instan
 		settings);
 }
 
-/* Tries other recipes for the prompt against the instance's keys. True: one was found, and is used
- * now. */
+/* Tries other recipes on the prompt, against the instance's keys. True: one fits, and is used from
+ * now on. */
 static bool search(struct kvw_lmdiag *diag, struct prompt *prompt,
 	struct kvw_lmreg_instance *instance, int64_t now_ns)
 {
@@ -247,7 +250,7 @@ static void warn_missing(const struct kvw_lmdiag *diag, const struct kvw_lmreg_i
 			root, used->chunk_size);
 }
 
-/* Checks a prompt of a worker with an instance. True: the check is over. */
+/* Checks a prompt whose worker has an instance. True: the check is over. */
 static bool check_mapped(struct kvw_lmdiag *diag, struct prompt *prompt,
 	struct kvw_lmreg_instance *instance, int64_t now_ns)
 {
@@ -256,7 +259,7 @@ static bool check_mapped(struct kvw_lmdiag *diag, struct prompt *prompt,
 	uint64_t key;
 
 	if (!first_key(recipe_of(diag, instance->space), prompt, &key))
-		return age_ns > KVW_LMDIAG_STORE_NS; /* too short for a key */
+		return age_ns > KVW_LMDIAG_STORE_NS; /* the prompt is too short for a key */
 	if (holds(instance, key)) {
 		instance->matched++;
 		reg->stats.matched++;
@@ -271,7 +274,8 @@ static bool check_mapped(struct kvw_lmdiag *diag, struct prompt *prompt,
 	if (age_ns <= KVW_LMDIAG_WAIT_NS)
 		return false;
 	if (instance->recent_count > 0 && !kvw_lmreg_active_since(instance, prompt->routed_ns))
-		/* No store since: the prompt was there before, or was not stored at all. */
+		/* Nothing was stored since: the prompt was cached before, or was not stored at
+		 * all. */
 		return true;
 	reg->stats.unmatched++;
 	instance->missed++;
@@ -297,8 +301,8 @@ static void hint(struct kvw_lmdiag *diag, struct kvw_lmreg_instance *instance, u
 	kvw_lmreg_map(diag->options.reg, instance, worker, KVW_LMREG_LEARNED);
 }
 
-/* The only instance without a worker that admitted the prompt after it was sent; NULL: none or
- * several. */
+/* Returns the only instance without a worker that admitted the prompt after it was sent; NULL:
+ * none, or several. */
 static struct kvw_lmreg_instance *only_holder(struct kvw_lmdiag *diag, const struct prompt *prompt)
 {
 	struct kvw_lmreg *reg = diag->options.reg;
@@ -319,7 +323,7 @@ static struct kvw_lmreg_instance *only_holder(struct kvw_lmdiag *diag, const str
 	return found;
 }
 
-/* Checks a prompt of a worker without an instance. True: the check is over. */
+/* Checks a prompt whose worker has no instance. True: the check is over. */
 static bool check_unmapped(struct kvw_lmdiag *diag, struct prompt *prompt, int64_t now_ns)
 {
 	struct kvw_lmreg *reg = diag->options.reg;
@@ -327,9 +331,10 @@ static bool check_unmapped(struct kvw_lmdiag *diag, struct prompt *prompt, int64
 	int64_t age_ns = now_ns - prompt->routed_ns;
 
 	if (prompt->ambiguous)
-		return age_ns > KVW_LMDIAG_WAIT_NS; /* kept, to make others ambiguous */
+		/* kept for a while, to reveal other prompts as ambiguous */
+		return age_ns > KVW_LMDIAG_WAIT_NS;
 	if (age_ns < KVW_LMDIAG_STORE_NS)
-		return false; /* a second holder may follow */
+		return false; /* a second instance with this prompt may follow */
 	holder = only_holder(diag, prompt);
 	if (holder != NULL) {
 		hint(diag, holder, prompt->worker);
@@ -340,7 +345,8 @@ static bool check_unmapped(struct kvw_lmdiag *diag, struct prompt *prompt, int64
 			reg->instances[i]->matched == 0 &&
 			kvw_lmreg_active_since(reg->instances[i], prompt->routed_ns) &&
 			search(diag, prompt, reg->instances[i], now_ns))
-			return false; /* its keys are understood now: check again */
+			/* the instance's keys are understood now: checks the prompt again */
+			return false;
 	return age_ns > KVW_LMDIAG_WAIT_NS;
 }
 

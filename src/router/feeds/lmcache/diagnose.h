@@ -17,12 +17,15 @@
 
 #define KVW_LMDIAG_PROMPT   2048u /* tokens */
 #define KVW_LMDIAG_PENDING  32    /* prompts being searched */
-#define KVW_LMDIAG_ENOUGH   3     /* found prompts after which the search ends */
-#define KVW_LMDIAG_MISSES   5     /* missed prompts, without a found one, that show a fault */
-#define KVW_LMDIAG_HINTS    2     /* prompts that map an instance */
-#define KVW_LMDIAG_STORE_NS (INT64_C(1) * 1000000000)  /* then other recipes are tried */
-#define KVW_LMDIAG_WAIT_NS  (INT64_C(15) * 1000000000) /* then it counts as missed */
-#define KVW_LMDIAG_PAUSE_NS (INT64_C(1) * 1000000000)  /* between two searches for a recipe */
+#define KVW_LMDIAG_ENOUGH   3     /* prompts found, after which an instance is no longer checked */
+#define KVW_LMDIAG_MISSES   5     /* prompts missed without a found one that show a fault */
+#define KVW_LMDIAG_HINTS    2     /* prompts found that map an instance to a worker */
+/* age of a missed prompt after which other recipes are tried on it */
+#define KVW_LMDIAG_STORE_NS (INT64_C(1) * 1000000000)
+/* age after which a prompt that was not found counts as missed */
+#define KVW_LMDIAG_WAIT_NS  (INT64_C(15) * 1000000000)
+/* least time between two searches for a recipe */
+#define KVW_LMDIAG_PAUSE_NS (INT64_C(1) * 1000000000)
 
 struct kvw_lmdiag;
 
@@ -37,11 +40,11 @@ enum kvw_err kvw_lmdiag_create(
 	const struct kvw_lmdiag_options *options, struct kvw_lmdiag **out) KVW_MUST_CHECK;
 void kvw_lmdiag_destroy(struct kvw_lmdiag *diag); /* NULL is allowed */
 
-/* Records a routed prompt, as kvw_lmcache_routed. */
+/* Records a routed prompt; see kvw_lmcache_routed. */
 void kvw_lmdiag_routed(struct kvw_lmdiag *diag, uint32_t worker, const uint32_t *tokens,
 	size_t count, int64_t now_ns);
 
-/* To be called every 100 ms or so. */
+/* Checks recorded prompts. Called about every 100 ms. */
 void kvw_lmdiag_tick(struct kvw_lmdiag *diag, int64_t now_ns);
 
 #endif

@@ -1,6 +1,6 @@
 /*
- * keyset.c - see keyset.h. Linear probing; a removal closes its hole, so that no tombstones
- * accumulate in tables that live for weeks.
+ * keyset.c - a hash set with linear probing. A removal closes its hole, so that no markers of
+ * removed keys accumulate in tables that live for weeks.
  */
 #include "feeds/lmcache/keyset.h"
 
@@ -18,7 +18,7 @@ static size_t home(const struct kvw_keyset *set, uint64_t key)
 	return (size_t)(h >> 32) & (set->room - 1);
 }
 
-/* The key's slot, or the free one for it. There is always a free slot. */
+/* Returns the key's slot, or the free slot for it. There is always a free slot. */
 static size_t find_place(const struct kvw_keyset *set, uint64_t key)
 {
 	size_t at = home(set, key);
@@ -84,7 +84,8 @@ bool kvw_keyset_has(const struct kvw_keyset *set, uint64_t key)
 	return set->room > 0 && set->slots[find_place(set, key)] == key;
 }
 
-/* Moves back the keys that were displaced beyond `hole`. */
+/* Moves keys behind `hole` back, if they were placed there only because the hole's slot was
+ * taken. */
 static void close_hole(struct kvw_keyset *set, size_t hole)
 {
 	size_t mask = set->room - 1;

@@ -1,6 +1,6 @@
 /*
- * lmcache.c - the controller as a module of the feed: settings, time, and functions for other
- * threads.
+ * lmcache.c - the controller as a module of the feed: its settings, its timers, and what other
+ * threads call.
  */
 #include "feeds/lmcache/lmcache.h"
 
@@ -16,11 +16,12 @@
 
 #define TICK_NS       (100 * KVW_NS_PER_MS)
 #define SLOW_TICK_NS  KVW_NS_PER_S
-#define BYTES_PER_KEY 128 /* of kvaware.index_bytes; a key here takes an eighth of it */
+/* bytes of kvaware.index_bytes per allowed key; a key here takes an eighth of that */
+#define BYTES_PER_KEY 128
 
 /* --- settings --- */
 
-/* NONE_HASH as workers log it: decimal, signed or not, or 0x. */
+/* Parses NONE_HASH as workers log it: decimal, signed or not, or 0x... */
 static bool parse_number(const char *text, uint64_t *number)
 {
 	char *end;
@@ -96,7 +97,7 @@ static void unfollow(struct kvw_lmcache *lmcache, uint32_t slot)
 	followed->worker = NULL;
 }
 
-/* Whether its former address is still one of its addresses. */
+/* Returns whether the worker still has its former address. */
 static bool is_still_there(struct kvw_worker *worker, const char *ip)
 {
 	struct sockaddr_storage address;
@@ -110,7 +111,7 @@ static bool is_still_there(struct kvw_worker *worker, const char *ip)
 	return false;
 }
 
-/* Looks for instances of a worker that is new in its slot, or has another address now. */
+/* Looks for the instance of a worker that is new in its slot, or has another address now. */
 static void look_up(struct kvw_lmcache *lmcache, uint32_t slot, bool is_new)
 {
 	struct kvw_lmcache_followed *followed = &lmcache->followed[slot];
@@ -122,7 +123,9 @@ static void look_up(struct kvw_lmcache *lmcache, uint32_t slot, bool is_new)
 	if (!is_new && lmcache->reg != NULL)
 		kvw_lmreg_worker_moved(lmcache->reg, slot);
 	kvw_worker_ip(worker, followed->ip, sizeof(followed->ip));
-	/* Instances report for their server: which of its ranks has a chunk is not known. */
+	/* LMCache's instances report for their whole server, not for one of its data-parallel
+	 * ranks. So only the worker that stands for the server gets an instance here, not its
+	 * ranks. */
 	lmcache->workers[slot] = (struct kvw_lmreg_worker){
 		.instance = worker->rank == KVW_RANK_NONE ? worker->config.lmcache_instance : "",
 		.ip = worker->rank == KVW_RANK_NONE ? followed->ip : ""};
@@ -153,8 +156,8 @@ static void follow_fleet(struct kvw_lmcache *lmcache)
 
 /* --- time --- */
 
-/* Forgets a worker that begins to refuse connections: it has lost its cache, or no request can use
- * it. */
+/* Forgets the contents of a worker that begins to refuse connections: it has lost its cache, or no
+ * request can use it. */
 static void watch_health(struct kvw_lmcache *lmcache, int64_t now_ns)
 {
 	for (uint32_t w = 0; w < lmcache->worker_count; w++) {
@@ -179,7 +182,7 @@ static void publish_one(struct kvw_lmcache *lmcache, uint32_t worker)
 		instance != NULL ? instance->id : "");
 }
 
-/* Publishes the instance's name together with the coverage, not only with the next tick. */
+/* Publishes the instance's name together with the coverage, without waiting for the next tick. */
 static void set_coverage(
 	void *ctx, uint32_t worker, enum kvw_coverage coverage, uint32_t sources, const char *wrong)
 {
@@ -250,7 +253,7 @@ static const char *url_of(void *ctx, uint32_t worker)
 							: lmcache->followed[worker].worker->url;
 }
 
-/* Makes the registry and its users. */
+/* Makes the registry and the parts that use it. */
 static enum kvw_err make_registry(struct kvw_lmcache *lmcache)
 {
 	const struct kvw_config *config = lmcache->deps->config;
@@ -334,8 +337,8 @@ static void listen_now(void *state)
 	kvw_lmcache_listen(state);
 }
 
-/* Its workers connect to the new process, which continues with the state that they reported to this
- * one. */
+/* From here on LMCache connects to the new process, which continues with the state that was
+ * reported to this one. */
 static void hand_over_lmcache(void *state)
 {
 	kvw_lmcache_hand_over(state);
@@ -355,8 +358,8 @@ static void recall(void *state, enum kvw_keep_kind kind, const uint8_t *record, 
 	kvw_lmreg_recall(lmcache->reg, kind, record, len, kvw_feed_now(lmcache->feed));
 }
 
-/* A worker that is down now may have gone while no process watched: the next tick forgets its
- * contents. */
+/* Called when all handed-over records are read. A worker that is down now may have ended while no
+ * process watched it: the next tick forgets its contents. */
 static void recalled(void *state, bool all_came)
 {
 	struct kvw_lmcache *lmcache = state;

@@ -18,16 +18,16 @@ struct kvw_lmcache;
 
 extern const struct kvw_feed_module kvw_lmcache_module;
 
-/* The controller of a feed; NULL: none is configured. Valid until kvw_feed_stop. */
+/* Returns the controller of a feed; NULL: none is configured. Valid until kvw_feed_stop. */
 struct kvw_lmcache *kvw_lmcache_of(const struct kvw_feed *feed);
 
-#define KVW_LMCACHE_PROMPT 2048u /* tokens of a prompt that are used */
+#define KVW_LMCACHE_PROMPT 2048u /* tokens of a prompt's beginning that are used */
 
 /*
- * Records that a prompt was sent to a worker at now_ns (kvw_clock_ns). The worker should then admit
- * its keys: that maps instances to workers, and reveals a wrong hash recipe. Costs one load when
- * nothing is left to find out; else the call copies up to KVW_LMCACHE_PROMPT tokens, or drops them
- * when too many wait. Never blocks.
+ * Records that a prompt was sent to a worker at now_ns (kvw_clock_ns). The worker's instance should
+ * then report its keys: that maps instances to workers, and reveals a wrong hash recipe. Costs one
+ * load when nothing is left to find out; otherwise the call copies up to KVW_LMCACHE_PROMPT tokens,
+ * or drops them when too many prompts wait. Never blocks.
  */
 void kvw_lmcache_routed(struct kvw_lmcache *lmcache, uint32_t worker, const uint32_t *tokens,
 	size_t count, int64_t now_ns);
@@ -37,7 +37,7 @@ void kvw_lmcache_routed(struct kvw_lmcache *lmcache, uint32_t worker, const uint
 size_t kvw_lmcache_instance_of(
 	struct kvw_lmcache *lmcache, uint32_t worker, char *text, size_t size);
 
-/* Numbers of at most 100 ms ago. */
+/* Reads the counters, which are at most 100 ms old. */
 void kvw_lmcache_stats(struct kvw_lmcache *lmcache, struct kvw_lmcache_stats *out);
 
 /* Applies the key that a reload may change: the timeout of heartbeats. Any thread. */

@@ -1,5 +1,5 @@
 /*
- * registry.c - adds and removes instances and ranks, and dispatches messages to them.
+ * registry.c - adds and removes instances and ranks, and passes messages on to them.
  */
 #include "feeds/lmcache/registry.h"
 
@@ -13,7 +13,8 @@
 #include "base/clock.h"
 #include "base/log.h"
 
-#define TICK_LATE_NS (2 * KVW_NS_PER_S) /* after a longer pause heartbeats are not overdue */
+/* when the thread was stopped for longer than this, heartbeats do not count as overdue */
+#define TICK_LATE_NS (2 * KVW_NS_PER_S)
 #define EARLY_NS     (30 * KVW_NS_PER_S)
 
 const char *kvw_lmcache_refusal_name(enum kvw_lmcache_refusal refusal)
@@ -101,7 +102,8 @@ void kvw_lmreg_forget_instance(struct kvw_lmreg *reg, struct kvw_lmreg_instance 
 	free_instance(instance);
 }
 
-/* Makes room by forgetting the unmapped instance that was silent longest. False: there is none. */
+/* Makes room by forgetting the unmapped instance that has been silent for longest. False: there is
+ * none. */
 static bool make_room(struct kvw_lmreg *reg)
 {
 	struct kvw_lmreg_instance *oldest = NULL;
@@ -181,7 +183,7 @@ struct kvw_lmreg_rank *kvw_lmreg_add_rank(
 	return rank;
 }
 
-/* False: no memory; the old text stays. */
+/* Replaces a text. False: out of memory, and the old text stays. */
 static bool set_text(char **text, struct kvw_slice value)
 {
 	char *copy = value.len > 0 ? strndup(value.data, value.len) : NULL;
@@ -201,7 +203,8 @@ static bool alive(const struct kvw_lmreg_instance *instance)
 	return false;
 }
 
-/* Removes a rank. True: also its instance; then neither may be used any longer. */
+/* Removes a rank. True: its last rank, and so the instance, is gone; neither may be used any
+ * longer. */
 static bool lose_rank(
 	struct kvw_lmreg *reg, struct kvw_lmreg_instance *instance, struct kvw_lmreg_rank *rank)
 {
@@ -218,7 +221,7 @@ static bool lose_rank(
 	return false;
 }
 
-/* Removes any other instance that was registered at this address: a port has one owner. Only a
+/* Removes another instance that was registered at this address, since a port has one owner. Only a
  * registration does this, which a process sends once: with ambiguous addresses (containers of two
  * hosts that are both 172.17.0.2), two instances would otherwise remove each other with every
  * heartbeat. */
@@ -273,7 +276,7 @@ static void on_register(struct kvw_lmreg *reg, struct kvw_lmreg_instance *instan
 	struct kvw_lmreg_rank *rank, const struct kvw_lmreg_request *request,
 	struct kvw_mp_out *reply)
 {
-	/* Its first operations may have come earlier, on the other socket. */
+	/* The rank's first operations may have come earlier, on the other socket. */
 	bool heard_all = !rank->announced && rank->whole && !rank->gone &&
 			 request->now_ns - rank->heard_ns < EARLY_NS;
 
@@ -300,7 +303,8 @@ static void on_heartbeat(struct kvw_lmreg *reg, struct kvw_lmreg_instance *insta
 	const char *reason = NULL;
 
 	if (!rank->announced) {
-		if (!rank->whole) /* it has earlier contents, which were not heard */
+		/* the rank had contents before, which this process did not hear of */
+		if (!rank->whole)
 			kvw_lmreg_want_sync(rank, "controller_restart");
 		announce(reg, instance, rank, request);
 	}
@@ -312,7 +316,7 @@ static void on_heartbeat(struct kvw_lmreg *reg, struct kvw_lmreg_instance *insta
 	kvw_lmc_put_heartbeat(reply, kvw_slice_of(reason));
 }
 
-/* Handles a message of a rank. Returns false if the instance is forgotten. */
+/* Handles a message of a rank. Returns false if the instance was forgotten. */
 static bool handle(struct kvw_lmreg *reg, struct kvw_lmreg_instance *instance,
 	struct kvw_lmreg_rank *rank, const struct kvw_lmreg_request *request,
 	struct kvw_mp_out *reply)
@@ -345,7 +349,8 @@ static bool handle(struct kvw_lmreg *reg, struct kvw_lmreg_instance *instance,
 	return true;
 }
 
-/* Answers questions that need no rank of the registry. True: the message was one. */
+/* Answers a question that concerns no rank of the registry. True: the message was such a
+ * question. */
 static bool answer_question(
 	struct kvw_lmreg *reg, const struct kvw_lmreg_request *request, struct kvw_mp_out *reply)
 {
@@ -371,8 +376,8 @@ static bool answer_question(
 	return true;
 }
 
-/* Whether a type belongs on this socket. Registrations and heartbeats came on the pull socket up to
- * 0.3.11. */
+/* Returns whether this type may come on this kind of socket. Up to 0.3.11 registrations and
+ * heartbeats came on the pull socket. */
 static bool belongs(enum kvw_lmc_type type, bool answered)
 {
 	switch (type) {
@@ -393,7 +398,7 @@ static bool belongs(enum kvw_lmc_type type, bool answered)
 	}
 }
 
-/* Whether a type makes an unknown rank known. */
+/* Returns whether a message of this type adds its rank if it is unknown. */
 static bool introduces(enum kvw_lmc_type type)
 {
 	return type == KVW_LMC_REGISTER || type == KVW_LMC_HEARTBEAT ||
@@ -439,7 +444,7 @@ void kvw_lmreg_message(
 		rank->gone = false;
 	if (!handle(reg, instance, rank, request, reply))
 		return;
-	/* the array may have moved: find the rank again */
+	/* the array may have moved, so that the rank is found again */
 	rank = find_rank(instance, message->worker_id);
 	rank->heard_ns = instance->heard_ns = request->now_ns;
 	if (created)
@@ -479,7 +484,7 @@ void kvw_lmreg_tick(struct kvw_lmreg *reg, int64_t now_ns)
 {
 	bool late = reg->ticked_ns != 0 && now_ns - reg->ticked_ns > TICK_LATE_NS;
 
-	/* From the end: an instance that is forgotten is replaced by the last one. */
+	/* From the end, since an instance that is forgotten is replaced by the last one. */
 	for (size_t i = reg->count; i-- > 0;)
 		tick_instance(reg, reg->instances[i], now_ns, late);
 	reg->ticked_ns = now_ns;

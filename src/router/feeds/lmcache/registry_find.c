@@ -23,7 +23,7 @@ struct kvw_lmreg_instance *kvw_lmreg_find(const struct kvw_lmreg *reg, struct kv
 	return NULL;
 }
 
-/* The location in which a rank holds a key; NULL: in none. */
+/* Returns the location in which a rank holds a key; NULL: in none. */
 static const char *where(const struct kvw_lmreg_rank *rank, uint64_t key)
 {
 	for (uint32_t i = 0; i < rank->place_count; i++)
@@ -64,7 +64,8 @@ uint64_t kvw_lmreg_key_count(const struct kvw_lmreg_rank *rank)
 	return count;
 }
 
-/* The location where a rank holds the longest beginning; NULL: none has the first chunk. */
+/* Returns the location in which a rank holds the longest beginning; NULL: none has the first
+ * chunk. */
 static const struct kvw_lmreg_place *longest(
 	const struct kvw_lmreg_rank *rank, const struct kvw_lmc_message *message, uint32_t *chunks)
 {

@@ -30,37 +30,37 @@
 #include "base/log.h"
 #include "feeds/kvspace.h"
 
-#define TEXT_MOST 2048 /* bytes of a text in a record */
+#define TEXT_MOST 2048 /* longest text in a record, in bytes */
 #define LISTED    (KVW_KEPT_MOST / sizeof(uint64_t))
 
-/* Followed by the instance's id, its worker's URL and address, and the recipe's seed. */
+/* After it follow the instance's id, its worker's URL and address, and the recipe's seed. */
 struct instance_record {
 	uint64_t none_hash;
 	uint32_t how, matched, missed, chunk_size;
 	uint8_t algorithm, siphash, extra, fold, root, partial;
-	uint8_t named;  /* prompts have confirmed the recipe */
+	uint8_t named;  /* routed prompts have confirmed the recipe */
 	uint8_t seeded; /* it has a seed */
 	uint8_t doubted, warned;
 	uint16_t id_len, url_len, ip_len, seed_len;
 	uint16_t unused[3];
 };
 
-/* Followed by the address, the address for peers, and the id of the last full sync. */
+/* After it follow the address, the address for peers, and the id of the last full sync. */
 struct rank_record {
 	int64_t registered_ns, unused_ns, beat_ns, asked_ns;
 	uint32_t id;
 	uint16_t port;
 	uint8_t announced, beats, answers, whole, gone;
-	uint8_t want; /* number in wants[]; 0: none */
+	uint8_t want; /* index in wants[]; 0: none */
 	uint16_t ip_len, p2p_len, sync_len;
 	uint16_t unused[3];
 };
 
-/* Followed by the name. */
+/* After it follows the location's name. */
 struct location_record {
 	uint64_t next;
 	uint64_t keys; /* number of keys that follow */
-	uint32_t rank; /* index in the instance's ranks */
+	uint32_t rank; /* index among the instance's ranks */
 	uint8_t expects, heard;
 	uint16_t name_len;
 };
@@ -77,13 +77,13 @@ static const char *const wants[] = {
 
 /* --- writing --- */
 
-/* A record being written: room for its head, then texts. */
+/* A record that is being written: room for its head, then its texts. */
 struct draft {
 	size_t len;
 	uint8_t bytes[64 + 4 * TEXT_MOST];
 };
 
-/* Returns its length; 0: too long, or NULL. */
+/* Appends a text and returns its length; 0: it is too long, or NULL. */
 static uint16_t add_text(struct draft *draft, const char *text)
 {
 	size_t len = text == NULL ? 0 : strlen(text);
@@ -213,7 +213,7 @@ enum kvw_err kvw_lmreg_keep(const struct kvw_lmreg *reg, const struct kvw_keep_o
 
 /* --- reading --- */
 
-/* The rest of a record. */
+/* The part of a record that is not read yet. */
 struct rest {
 	const uint8_t *at;
 	size_t left;
@@ -239,7 +239,8 @@ static bool take_text(struct rest *rest, uint16_t len, struct kvw_slice *text)
 	return true;
 }
 
-/* A time of the monotonic clock, which all processes of a machine share; not in the future. */
+/* Limits a handed-over time to the past. It is of the monotonic clock, which all processes of a
+ * machine share. */
 static int64_t past(int64_t ns, int64_t now_ns)
 {
 	if (ns < 0)
@@ -247,8 +248,8 @@ static int64_t past(int64_t ns, int64_t now_ns)
 	return ns < now_ns ? ns : now_ns;
 }
 
-/* The space of the recipe; the configured one if no prompt has confirmed the recipe, or it is
- * invalid. */
+/* Returns the space of the recipe, or the configured space if no prompt has confirmed the recipe,
+ * or it is invalid. */
 static uint32_t space_of(
 	struct kvw_lmreg *reg, const struct instance_record *head, struct kvw_slice seed)
 {
@@ -278,8 +279,8 @@ static uint32_t space_of(
 	return space;
 }
 
-/* Maps by this configuration; else, if nothing is configured, as before, if the worker is the same
- * at the same address. */
+/* Maps an instance by the present configuration; if nothing is configured for it, as before,
+ * provided that the worker is the same at the same address. */
 static void map_as_before(struct kvw_lmreg *reg, struct kvw_lmreg_instance *instance, uint32_t how,
 	struct kvw_slice url, struct kvw_slice ip)
 {
@@ -357,7 +358,8 @@ static bool recall_rank(struct kvw_lmreg *reg, struct rest rest, int64_t now_ns)
 	rank->gone = head.gone != 0;
 	rank->registered_ns = past(head.registered_ns, now_ns);
 	rank->beat_ns = past(head.beat_ns, now_ns);
-	rank->heard_ns = now_ns; /* no process listened meanwhile */
+	/* silence does not count for the time in which no process listened */
+	rank->heard_ns = now_ns;
 	if (rank->gone)
 		return true;
 	rank->recalled = true;
@@ -371,7 +373,8 @@ static bool recall_rank(struct kvw_lmreg *reg, struct rest rest, int64_t now_ns)
 	return true;
 }
 
-/* Reserves at once: moving millions of keys while more arrive takes long. */
+/* Reserves room for the keys at once: growing step by step would move millions of keys again and
+ * again. */
 static void make_room(const struct kvw_lmreg *reg, struct kvw_lmreg_place *place, uint64_t keys)
 {
 	uint64_t most = reg->options.key_limit > reg->stats.keys
@@ -396,7 +399,7 @@ static bool recall_location(struct kvw_lmreg *reg, struct rest rest)
 		name.len > KVW_LMC_TEXT_MAX || head.rank >= instance->rank_count)
 		return false;
 	rank = &instance->ranks[head.rank];
-	if (!rank->recalled) /* gone, or a new process */
+	if (!rank->recalled) /* the rank has gone, or is a new process */
 		return true;
 	place = kvw_lmreg_place(reg, rank, name);
 	if (place == NULL)
@@ -420,7 +423,7 @@ static bool recall_keys(struct kvw_lmreg *reg, struct rest rest)
 	if (rest.left % sizeof(keys[0]) != 0 || count > LISTED)
 		return false;
 	if (instance == NULL || reg->recalled.rank == KVW_LMREG_NONE)
-		return true; /* of a gone or refused rank */
+		return true; /* keys of a rank that has gone or was refused */
 	rank = &instance->ranks[reg->recalled.rank];
 	if (!rank->recalled)
 		return true;
@@ -447,7 +450,7 @@ void kvw_lmreg_recall(struct kvw_lmreg *reg, enum kvw_keep_kind kind, const uint
 	reg->recalled.refused += !makes_sense;
 }
 
-/* Restores the rank's state, if all its records have come. */
+/* Restores the rank's state, if all its records were read. */
 static void believe(struct kvw_lmreg_rank *rank, bool all_came, int64_t now_ns)
 {
 	if (!rank->recalled)

@@ -5,9 +5,9 @@
  * and only changes are written to the index: a repeated admit (a batch sent again, or a message in
  * flight when a full sync began) is one holder, which one eviction removes.
  *
- * Sequence numbers count per place. Only the expected number, or 0, is unambiguous. A 0 after
- * higher numbers means a new process: all of the rank's places are void. Any other number is a gap:
- * a report was lost, perhaps an eviction.
+ * Sequence numbers count per place. A 0 after higher numbers means that the rank is a new process,
+ * and all its places are emptied. Any other number than the expected one is a gap: a report was
+ * lost, perhaps an eviction.
  */
 #include "feeds/lmcache/registry.h"
 
@@ -16,7 +16,7 @@
 
 #include "base/log.h"
 
-#define LISTED 256 /* keys written to the index at once */
+#define LISTED 256 /* keys that are written to the index in one call */
 
 /* --- the index --- */
 
@@ -82,7 +82,7 @@ struct kvw_lmreg_place *kvw_lmreg_place(
 		.name = strndup(location.data, location.len),
 		.tier = kvw_lmc_tier(location),
 		.keys.seed = reg->options.seed,
-		/* places of a rank heard from its start begin with 0 */
+		/* the places of a rank that was heard from its start begin with 0 */
 		.expects = rank->whole,
 	};
 	if (place->name == NULL)
@@ -118,7 +118,8 @@ void kvw_lmreg_clear_rank(struct kvw_lmreg *reg, const struct kvw_lmreg_instance
 		kvw_lmreg_clear_place(reg, instance, rank, &rank->places[i]);
 		rank->places[i].expects = rank->places[i].heard = false;
 	}
-	rank->recalled = false; /* records still to be read are void, too */
+	/* handed-over records that are still to be read are out of date, too */
+	rank->recalled = false;
 	rank->recalled_ns = 0;
 }
 
@@ -162,14 +163,14 @@ void kvw_lmreg_evict(struct kvw_lmreg *reg, const struct kvw_lmreg_instance *ins
 
 /* --- sequence --- */
 
-/* With two processes under one name every message is a gap: so only the 1st, 2nd, 4th, 8th ... is
- * logged. */
+/* Logs only the 1st, 2nd, 4th, 8th ... gap: when two processes use one name, every message is a
+ * gap. */
 static bool worth_saying(uint64_t count)
 {
 	return (count & (count - 1)) == 0;
 }
 
-/* Handles lost reports, perhaps evictions. */
+/* Handles lost reports, which may have been evictions. */
 static void gap(struct kvw_lmreg *reg, struct kvw_lmreg_instance *instance,
 	struct kvw_lmreg_rank *rank, struct kvw_lmreg_place *place, uint64_t number)
 {
@@ -177,7 +178,9 @@ static void gap(struct kvw_lmreg *reg, struct kvw_lmreg_instance *instance,
 	instance->gaps++;
 	if (rank->sync.active && &rank->places[rank->sync.place] == place) {
 		rank->sync.dirty =
-			true; /* its batches are valid, but later reports may be lost */
+			/* the sync's batches stay valid, but it must be repeated for what was
+			 * lost */
+			true;
 		return;
 	}
 	if (worth_saying(instance->gaps))
@@ -223,7 +226,7 @@ static void check_number(struct kvw_lmreg *reg, struct kvw_lmreg_instance *insta
 		began_again(reg, instance, rank);
 	} else if (number == 0 && first && !rank->announced && !rank->sync.active &&
 		   rank->want == NULL) {
-		rank->whole = true; /* heard from its start */
+		rank->whole = true; /* the rank was heard from its start */
 	} else if (place->expects && number != place->next) {
 		gap(reg, instance, rank, place, number);
 	} else if (!place->expects && number != 0) {
@@ -245,7 +248,7 @@ static void remember(struct kvw_lmreg_instance *instance, uint64_t key, int64_t 
 			(struct kvw_lmreg_recent){key, now_ns};
 }
 
-/* Records evictions that a sync's older batches must not undo. */
+/* Notes evictions during a sync, which older batches of the sync must not undo. */
 static void note_for_sync(
 	struct kvw_lmreg_rank *rank, const struct kvw_lmreg_place *place, uint64_t key, bool admit)
 {
@@ -268,7 +271,8 @@ void kvw_lmreg_operations(struct kvw_lmreg *reg, struct kvw_lmreg_instance *inst
 
 	if (place == NULL) {
 		reg->stats.refused[KVW_LMCACHE_NO_ROOM]++;
-		kvw_lmreg_want_sync(rank, "sequence_gap"); /* a part was not heard */
+		/* a part of the contents was never reported to this process */
+		kvw_lmreg_want_sync(rank, "sequence_gap");
 		return;
 	}
 	for (size_t i = 0; i < message->key_count; i++) {

@@ -13,7 +13,7 @@
 
 #include "base/log.h"
 
-/* Requires all ranks to hold a chunk. */
+/* Makes the index count a chunk only if all ranks hold it. */
 void kvw_lmreg_require(struct kvw_lmreg *reg, const struct kvw_lmreg_instance *instance)
 {
 	uint32_t mask = 0;
@@ -26,7 +26,7 @@ void kvw_lmreg_require(struct kvw_lmreg *reg, const struct kvw_lmreg_instance *i
 	kvw_kvindex_require(reg->options.index, instance->worker, KVW_EXACT_LMCACHE_MASK, mask);
 }
 
-/* Why the instance is not FULL; "" if it is. */
+/* Returns why the instance is not FULL; "" if it is. */
 static const char *what_is_wrong(const struct kvw_lmreg_instance *instance)
 {
 	const char *wrong = instance->doubted
@@ -124,7 +124,7 @@ void kvw_lmreg_worker_purged(struct kvw_lmreg *reg, uint32_t worker)
 
 	if (instance == NULL)
 		return;
-	/* Reports between the purge and now would count twice. */
+	/* Otherwise reports between the purge and now would count twice. */
 	clear_index(reg, worker);
 	for (uint32_t i = 0; i < instance->rank_count; i++)
 		kvw_lmreg_index_rank(reg, instance, &instance->ranks[i]);
@@ -140,7 +140,7 @@ static bool is_at(const struct kvw_lmreg_instance *instance, const char *ip)
 	return false;
 }
 
-/* The only worker at the instance's address without a configured instance; NONE: none or
+/* Returns the only worker at the instance's address that has no configured instance; NONE: none, or
  * several. */
 static uint32_t worker_at(const struct kvw_lmreg *reg, const struct kvw_lmreg_instance *instance)
 {
@@ -159,7 +159,8 @@ static uint32_t worker_at(const struct kvw_lmreg *reg, const struct kvw_lmreg_in
 	return found;
 }
 
-/* Whether another instance has the address, too; ends guesses by that address. */
+/* Returns whether another instance has the same address; if so, ends mappings that were guessed by
+ * that address. */
 static bool shares_address(
 	struct kvw_lmreg *reg, const struct kvw_lmreg_instance *instance, uint32_t worker)
 {

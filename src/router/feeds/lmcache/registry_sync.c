@@ -36,7 +36,7 @@ void kvw_lmreg_want_sync(struct kvw_lmreg_rank *rank, const char *why)
 		rank->want = why;
 }
 
-/* Whether a location that a full sync covers was not confirmed since the handover. */
+/* Returns whether a location that a full sync covers has not been confirmed since the handover. */
 static bool is_unproved(const struct kvw_lmreg_rank *rank)
 {
 	for (uint32_t i = 0; i < rank->place_count; i++)
@@ -82,7 +82,7 @@ static void complete(struct kvw_lmreg *reg, struct kvw_lmreg_rank *rank)
 		kvw_lmreg_want_sync(rank, "sequence_gap");
 }
 
-/* Begins a sync. Returns the text of a refusal; NULL: begun. */
+/* Begins a sync. Returns the text of a refusal; NULL: the sync has begun. */
 static const char *begin_sync(struct kvw_lmreg *reg, struct kvw_lmreg_instance *instance,
 	struct kvw_lmreg_rank *rank, const struct kvw_lmreg_request *request)
 {
@@ -125,7 +125,7 @@ void kvw_lmreg_sync_start(struct kvw_lmreg *reg, struct kvw_lmreg_instance *inst
 	const struct kvw_lmreg_sync *sync = &rank->sync;
 	const char *refusal = NULL;
 
-	/* a repeated Start, after a late answer, begins no new sync */
+	/* a Start that is repeated because the answer was late begins no new sync */
 	if (!sync->active || !kvw_slice_equal(kvw_slice_of(sync->id), message->sync_id))
 		refusal = begin_sync(reg, instance, rank, request);
 	kvw_info("lmcache", "full sync %s instance=%s rank=%u keys=%llu batches=%u",
@@ -173,7 +173,7 @@ void kvw_lmreg_sync_end(
 		reg->stats.refused[KVW_LMCACHE_STALE]++;
 }
 
-/* Share of all ranks that need no sync. */
+/* Returns the share of all ranks that need no sync. */
 static double progress(const struct kvw_lmreg *reg)
 {
 	size_t ready = 0, all = 0;

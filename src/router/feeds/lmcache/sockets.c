@@ -1,9 +1,10 @@
 /*
  * sockets.c - the controller's sockets, and the reading of their messages.
  *
- * On the pull socket each frame is a message, without answers. On the other two a request is
- * [identity, "", message]; each gets one answer, perhaps an error, because the worker waits for the
- * answers in order. A frame above KVW_LMC_MESSAGE_MAX makes libzmq drop its connection.
+ * On the pull socket each frame is a message that gets no answer. On the other two sockets a
+ * request is [identity, "", message]; each gets one answer, perhaps an error, because the worker
+ * waits for the answers in order. A frame above KVW_LMC_MESSAGE_MAX makes libzmq drop its
+ * connection.
  */
 #include "feeds/lmcache/controller.h"
 
@@ -21,10 +22,11 @@
 #include "feeds/listener.h"
 
 #define ENVELOPE    3    /* frames of a request */
-#define FRAMES_MAX  4096 /* most frames read of a multipart on the pull socket */
+/* limit of frames that are read of one multipart message on the pull socket */
+#define FRAMES_MAX  4096
 #define COMPLAIN_NS (10 * KVW_NS_PER_S)
-#define DRAIN_NS    (50 * KVW_NS_PER_MS) /* limit of reading a socket at its handover */
-#define LINGER_MS   1000                 /* for sending its answers */
+#define DRAIN_NS    (50 * KVW_NS_PER_MS) /* longest time for reading a socket at its handover */
+#define LINGER_MS   1000 /* time that libzmq may take to send answers after the socket was closed */
 
 /* --- messages --- */
 
@@ -80,7 +82,7 @@ static void count_message(
 			0);
 }
 
-/* Handles one message. Returns the length of its answer, if one is expected, in lmcache->out. */
+/* Handles one message. Returns the length of its answer in lmcache->out, if one is expected. */
 static size_t take_message(
 	struct kvw_lmcache *lmcache, struct kvw_slice frame, const char *where, bool answered)
 {
@@ -143,7 +145,8 @@ static bool read_pull(void *socket, void *ctx)
 
 static void send_answer(void *socket, zmq_msg_t *identity, const uint8_t *data, size_t len)
 {
-	/* A worker that is gone, or takes no answers, gets none: it has its own timeout. */
+	/* A worker that has gone, or takes no answers, is not waited for: it has a timeout of its
+	 * own. */
 	if (zmq_msg_send(identity, socket, ZMQ_DONTWAIT | ZMQ_SNDMORE) < 0)
 		return;
 	if (zmq_send(socket, "", 0, ZMQ_DONTWAIT | ZMQ_SNDMORE) < 0 ||
@@ -188,7 +191,7 @@ static bool read_router(void *socket, struct kvw_lmcache *lmcache, const char *w
 
 /* --- addresses --- */
 
-/* "host:port" without a scheme. */
+/* Returns the address's "host:port". */
 static const char *without_scheme(const char *address)
 {
 	return strncmp(address, "tcp://", 6) == 0 ? address + 6 : address;
@@ -203,7 +206,7 @@ static bool is_wildcard(const char *host, size_t len)
 	       kvw_slice_equal(text, KVW_SLICE("::"));
 }
 
-/* This host's source address of a datagram to `to`. None is sent. */
+/* Finds the source address that this host would use for a datagram to `to`; none is sent. */
 static bool local_address(const char *to, char *text, size_t size)
 {
 	struct addrinfo hints = {
@@ -254,7 +257,7 @@ void kvw_lmcache_heartbeat_url(
 
 /* --- opening --- */
 
-/* One of the three sockets. */
+/* Properties of one of the three sockets. */
 struct role {
 	int type;
 	const char *key;
@@ -287,7 +290,7 @@ static const struct role pull_role = {ZMQ_PULL, "pull", on_pull};
 static const struct role reply_role = {ZMQ_ROUTER, "reply", on_reply};
 static const struct role heartbeat_role = {ZMQ_ROUTER, "heartbeat", on_heartbeat};
 
-/* Lets workers connect from now on. */
+/* Makes a socket listen, so that workers can connect. */
 static enum kvw_err listen_there(struct kvw_lmcache *lmcache, const struct role *role,
 	struct kvw_lmcache_listener *listener, FILE *errors)
 {
@@ -388,7 +391,8 @@ void kvw_lmcache_close(struct kvw_lmcache *lmcache)
 	close_socket(lmcache, &lmcache->heartbeat);
 }
 
-/* Unread messages are lost: a worker regards written messages as received. */
+/* Reads the messages that have arrived: a worker regards messages that it has written as received,
+ * so that unread ones would be lost. */
 static void drain_listener(
 	struct kvw_lmcache *lmcache, const struct role *role, struct kvw_lmcache_listener *listener)
 {
@@ -405,7 +409,7 @@ static void drain_listener(
 
 void kvw_lmcache_hand_over(struct kvw_lmcache *lmcache)
 {
-	/* Read registrations before the reports that follow them. */
+	/* Registrations come first, since reports follow them. */
 	drain_listener(lmcache, &reply_role, &lmcache->reply);
 	drain_listener(lmcache, &heartbeat_role, &lmcache->heartbeat);
 	drain_listener(lmcache, &pull_role, &lmcache->pull);

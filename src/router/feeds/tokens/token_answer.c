@@ -1,5 +1,5 @@
 /*
- * token_answer.c - see token_answer.h.
+ * token_answer.c - reads the token ids of an answer of /tokenize.
  *
  * A prompt of 100,000 tokens is answered with 700 KB of digits. A tree of them would take a hundred
  * times the memory of the list, so the digits are read in place. Unwanted members are skipped, by
@@ -15,7 +15,7 @@
 
 struct reader {
 	const char *at, *end;
-	struct kvw_token_list *list; /* owned until it is returned */
+	struct kvw_token_list *list; /* the list being filled; owned until it is returned */
 	bool count_known;
 	uint64_t count;
 };
@@ -27,7 +27,7 @@ static void skip_space(struct reader *r)
 		r->at++;
 }
 
-/* Takes a required character, after white space. */
+/* Skips white space and takes a required character. */
 static bool take_char(struct reader *r, char wanted)
 {
 	skip_space(r);
@@ -37,7 +37,7 @@ static bool take_char(struct reader *r, char wanted)
 	return true;
 }
 
-/* Takes a string; [*begin, *end) is its inside, with raw escapes. */
+/* Takes a string; [*begin, *end) is its content, with unchanged escapes. */
 static bool take_string(struct reader *r, const char **begin, const char **end)
 {
 	if (!take_char(r, '"'))
@@ -116,8 +116,8 @@ static bool skip_value(struct reader *r)
 	return true;
 }
 
-/* Upper bound of a list's numbers: its commas up to the first bracket, plus one. 0: the list has no
- * end. */
+/* Returns an upper bound for the numbers in a list: the commas before the closing bracket, plus
+ * one. 0: the list has no end. */
 static size_t most_ids(const struct reader *r)
 {
 	const char *close = memchr(r->at, ']', (size_t)(r->end - r->at));

@@ -9,8 +9,8 @@
 #include "kvway/err.h"
 #include "feeds/tokens/token_list.h"
 
-/* Reads the answer: an object with a list of ids that fit 32 bits; a count, if given, must be that
- * of the list. The caller owns *out. KVW_EPROTO: not such an object. KVW_ENOMEM. */
+/* Reads the answer: an object with a list of ids that fit 32 bits; its count, if present, must be
+ * that of the list. The caller owns *out. KVW_EPROTO: not such an object. KVW_ENOMEM. */
 enum kvw_err kvw_token_answer_read(
 	const char *text, size_t len, struct kvw_token_list **out) KVW_MUST_CHECK;
 

@@ -1,5 +1,5 @@
 /*
- * token_body.c - see token_body.h.
+ * token_body.c - converts requests into bodies for /tokenize.
  *
  * The conversion follows vLLM 0.32 (`construct_input_messages` of the responses, the conversion of
  * Anthropic's messages, `build_chat_params` of all three) and was compared with the tokens that the
@@ -17,7 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define BILLING "x-anthropic-billing-header" /* vLLM drops blocks that begin so */
+#define BILLING "x-anthropic-billing-header" /* vLLM drops text blocks that begin with this */
 
 /* One conversion. */
 struct work {
@@ -42,7 +42,7 @@ static bool text_is(const json_t *value, const char *text)
 	return is_text(value) && strcmp(json_string_value(value), text) == 0;
 }
 
-/* Takes value, also when it fails. */
+/* Sets a member. Takes value, also on failure. */
 static bool set_value(struct work *w, json_t *object, const char *key, json_t *value)
 {
 	if (value != NULL && json_object_set_new(object, key, value) == 0)
@@ -67,9 +67,9 @@ static bool keep_key(struct work *w, const char *key)
 	return is_absent(value) || set_value(w, w->to, key, json_incref(value));
 }
 
-/* --- arguments of a chat's template besides the messages --- */
+/* --- arguments of a chat's template other than the messages --- */
 
-/* The object chat_template_kwargs of `to`; makes a missing one. */
+/* Returns the object chat_template_kwargs of `to`, and makes it if it is missing. */
 static json_t *kwargs(struct work *w)
 {
 	json_t *given = json_object_get(w->from, "chat_template_kwargs");
@@ -83,7 +83,7 @@ static json_t *kwargs(struct work *w)
 	return set_value(w, w->to, "chat_template_kwargs", object) ? object : NULL;
 }
 
-/* An effort also switches thinking on or off, unless the request does so itself. */
+/* A reasoning effort also switches thinking on or off, unless the request does so itself. */
 static bool set_effort(struct work *w, json_t *effort)
 {
 	json_t *object;
@@ -154,7 +154,7 @@ static bool add_message(struct work *w, const char *role, json_t *content)
 	return false;
 }
 
-/* The text of a pure text part; NULL: it is more. */
+/* Returns the text of a part that is nothing but text; NULL: it is more. */
 static json_t *part_text(const json_t *part)
 {
 	static const char *const types[] = {"text", "input_text", "output_text"};
@@ -168,7 +168,8 @@ static json_t *part_text(const json_t *part)
 	return NULL;
 }
 
-/* Converts parts to those of a chat, where a single one is a string. NULL: not only text. */
+/* Converts parts to those of a chat; one_is_string: a single part becomes a string. NULL: not only
+ * text. */
 static json_t *chat_parts(struct work *w, const json_t *content, bool one_is_string)
 {
 	json_t *parts = json_array(), *part;
@@ -198,7 +199,7 @@ static json_t *chat_parts(struct work *w, const json_t *content, bool one_is_str
 
 /* --- /v1/messages --- */
 
-/* The blocks' concatenated texts; NULL: not only text, or no memory. */
+/* Returns the blocks' texts joined together; NULL: not only text, or out of memory. */
 static json_t *join_blocks(struct work *w, const json_t *blocks)
 {
 	size_t i, len = 0;
@@ -221,13 +222,14 @@ static json_t *join_blocks(struct work *w, const json_t *blocks)
 		memcpy(all + len, json_string_value(text), json_string_length(text));
 		len += json_string_length(text);
 	}
-	joined = all == NULL ? NULL : json_stringn_nocheck(all, len); /* UTF-8, like its parts */
+	/* UTF-8, since its parts are */
+	joined = all == NULL ? NULL : json_stringn_nocheck(all, len);
 	free(all);
 	w->no_memory = w->no_memory || joined == NULL;
 	return joined;
 }
 
-/* Adds the top-level system prompt. */
+/* Adds the system prompt of the request's top level. */
 static bool add_system(struct work *w)
 {
 	json_t *system = json_object_get(w->from, "system"), *joined;
@@ -264,7 +266,8 @@ static bool convert_messages(struct work *w)
 	json_t *thinking = json_object_get(w->from, "thinking");
 	size_t i;
 
-	/* "disabled" sets an effort that depends on the engine's template. */
+	/* "disabled" sets an effort that depends on the engine's template, so that the request is
+	 * not converted. */
 	if (!is_absent(thinking) && !text_is(json_object_get(thinking, "type"), "enabled") &&
 		!text_is(json_object_get(thinking, "type"), "adaptive"))
 		return false;
@@ -295,7 +298,8 @@ static bool add_item(struct work *w, const json_t *item)
 		return false;
 	if (is_text(content))
 		return add_message(w, json_string_value(role), json_incref(content));
-	/* vLLM uses only the first part of an earlier answer. */
+	/* vLLM uses only the first part of an earlier answer, so that answers with more are not
+	 * converted. */
 	if (!json_is_array(content) || (assistant && json_array_size(content) != 1))
 		return false;
 	content = chat_parts(w, content, assistant);

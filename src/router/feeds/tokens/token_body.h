@@ -1,9 +1,9 @@
 /*
  * token_body.h - converts a request's body into one for /tokenize.
  *
- * vLLM turns /v1/messages and /v1/responses into a chat of its own before it applies the template,
- * and passes some members of the request to a chat's template that /tokenize does not read. For
- * plain text this function writes the same chat.
+ * vLLM turns /v1/messages and /v1/responses into a chat before it applies the chat template, and
+ * passes some members of the request to the template that /tokenize does not read. For plain text
+ * this function writes the same chat.
  */
 #ifndef KVW_TOKEN_BODY_H
 #define KVW_TOKEN_BODY_H

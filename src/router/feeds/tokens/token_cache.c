@@ -1,9 +1,10 @@
 /*
- * token_cache.c - see token_cache.h.
+ * token_cache.c - caches token ids.
  *
- * A few shards by key, each a table of chains and a list in order of use under one lock. Loops look
- * up, the tokenizer's thread stores; with four shards they hardly ever contend. Returned lists are
- * counted references, so that a list may leave the cache while a request still reads it.
+ * The cache has a few shards, chosen by key, each a table of chains and a list in order of use
+ * under one lock. Loops look up, the tokenizer's thread stores; with four shards they hardly ever
+ * contend. Returned lists are counted references, so that a list may leave the cache while a
+ * request still reads it.
  */
 #include "feeds/tokens/token_cache.h"
 

@@ -20,16 +20,17 @@ struct kvw_token_key {
 
 struct kvw_token_cache;
 
-/* bytes: hard limit for lists and entries together. */
+/* bytes: limit of the memory for lists and entries together. */
 enum kvw_err kvw_token_cache_create(
 	size_t bytes, int64_t ttl_ns, struct kvw_token_cache **out) KVW_MUST_CHECK;
 void kvw_token_cache_destroy(struct kvw_token_cache *cache); /* NULL is allowed */
 
-/* Finds a list. Returns the caller's reference, or NULL. */
+/* Finds a list. Returns a reference that the caller must put back, or NULL. */
 struct kvw_token_list *kvw_token_cache_get(
 	struct kvw_token_cache *cache, struct kvw_token_key key, int64_t now_ns);
 
-/* Keeps a reference of its own, if there is room and memory. Replaces the key's former list. */
+/* Stores a list with a reference of the cache's own, if there is room and memory. Replaces the
+ * key's former list. */
 void kvw_token_cache_put(struct kvw_token_cache *cache, struct kvw_token_key key,
 	struct kvw_token_list *list, int64_t now_ns);
 

@@ -4,9 +4,9 @@
  * Each attempt is a curl handle of its own: making one costs microseconds on a thread that waits
  * anyway, and the multi handle owns and reuses the connections (unlike the prober's, which must
  * prove that new ones are accepted). After a failure the job asks the next worker, unless the
- * prompt or the client's key is at fault, which the next would refuse, too.
+ * prompt or the client's key is at fault, since the next worker would refuse it, too.
  *
- * The limit of an answer's bytes per byte of the prompt is the most that its digits can take.
+ * The size of an answer is limited by the most digits that a prompt of this size can have.
  */
 #include "feeds/tokens/token_job.h"
 
@@ -20,14 +20,15 @@
 #include "feeds/tokens/token_body.h"
 
 #define PATH              "/tokenize"
-#define ANSWER_BASE       ((size_t)256 << 10) /* the template's own tokens */
-/* A token is a byte at least, and 12 characters of a list. */
+/* bytes allowed for the tokens of the template itself */
+#define ANSWER_BASE       ((size_t)256 << 10)
+/* A token stands for at least one byte, and takes up to 12 characters in the list. */
 #define ANSWER_PER_BYTE   16
 #define CONNECT_MS        1000L
 /* vLLM closes connections that were idle for 5 s. */
 #define IDLE_CONNECTION_S 3L
 
-/* Charges the account with the memory that the job holds now. */
+/* Charges the job's memory to the account. */
 static void charge(struct kvw_token_job *job)
 {
 	kvw_account_update(job->tokens->memory, &job->charged,
@@ -70,7 +71,7 @@ static size_t on_body(char *data, size_t size, size_t count, void *arg)
 	size_t len = size * count, limit = ANSWER_BASE + job->body_len * ANSWER_PER_BYTE;
 
 	if (len > limit - job->answer_len)
-		return 0; /* libcurl ends the transfer with an error */
+		return 0; /* 0: libcurl ends the transfer with an error */
 	if (len > job->answer_room - job->answer_len) {
 		size_t room = job->answer_room == 0 ? 16384 : job->answer_room;
 		char *grown;
@@ -107,7 +108,7 @@ static bool make_headers(struct kvw_token_job *job, const struct kvw_worker *wor
 	for (const struct curl_slist *at = job->request.headers; at != NULL; at = at->next)
 		if (!add_header(job, at->data))
 			return false;
-	/* No "100-continue", whose answer costs a round trip. */
+	/* No "Expect: 100-continue", whose answer would cost a round trip. */
 	if (!add_header(job, "Content-Type: application/json") || !add_header(job, "Expect:"))
 		return false;
 	if (worker->api_key[0] != '\0' || job->authorization == NULL)
@@ -144,7 +145,7 @@ static struct kvw_worker *asked(const struct kvw_token_job *job)
 	return job->workers[job->next_worker - 1];
 }
 
-/* Asks the next worker. False: there is none, or no time, or no memory. */
+/* Asks the next worker. False: there is none, or time or memory is out. */
 static bool ask_next(struct kvw_token_job *job)
 {
 	struct kvw_tokens *tokens = job->tokens;
@@ -188,7 +189,8 @@ static enum kvw_err take_list(struct kvw_token_job *job)
 	return err;
 }
 
-/* Whether a 404 is for the path, not for the model: for that vLLM's answer has OpenAI's form. */
+/* Returns whether a 404 concerns the path rather than the model: for an unknown model vLLM answers
+ * in OpenAI's form. */
 static bool has_no_tokenize(const struct kvw_token_job *job, long status)
 {
 	static const char error[] = "\"error\"";
@@ -218,7 +220,8 @@ void kvw_token_job_finish(void *user, CURLcode code)
 	if (refused)
 		kvw_tokens_note_refusal(tokens, asked(job)->id);
 	else if (code == CURLE_OK && status >= 400 && status < 500) {
-		answer_job(job, KVW_INEXACT_FAILED); /* the prompt or the API key is at fault */
+		/* the prompt or the API key is at fault, so that other workers are not asked */
+		answer_job(job, KVW_INEXACT_FAILED);
 		return;
 	}
 	if (!ask_next(job))

@@ -23,32 +23,33 @@ struct kvw_token_job {
 	struct kvw_tokens *tokens;
 	STAILQ_ENTRY(kvw_token_job) entry; /* submitted, or answered */
 
-	/* Set before it is submitted. */
+	/* These members are set before the job is submitted. */
 	enum kvw_api api;
 	bool convert;
 	struct kvw_token_key key;
 	struct kvw_worker *workers[KVW_TOKENS_WORKERS]; /* held */
 	uint32_t worker_count;
-	char *authorization; /* of the client; owned; NULL: none */
+	char *authorization; /* the client's field value; owned; NULL: none */
 	struct kvw_tokens_box *box; /* a reference */
 
-	/* Owned by the box's thread. done NULL: forgotten. */
+	/* Used only by the box's thread. done NULL: the job was forgotten. */
 	kvw_token_fn *done;
 	void *user;
 
-	/* Owned by the tokenizer's thread until the answer. */
+	/* Used only by the tokenizer's thread until the job is answered. */
 	TAILQ_ENTRY(kvw_token_job) running;
 	struct kvw_probe_request request;
 	struct curl_slist *headers;
 	uint32_t next_worker; /* index of the next worker to ask */
 	int64_t begun_ns;
-	char *converted; /* posted instead of the body; owned */
+	char *converted; /* sent instead of the body; owned; NULL: the body is sent as it is */
 	size_t converted_len;
 	char *answer; /* owned */
 	size_t answer_len, answer_room;
 
 	struct kvw_token_result result;
-	uint64_t charged; /* charged to tokens->memory; owned by the thread that has the job */
+	/* bytes charged to tokens->memory; changed by the thread that has the job */
+	uint64_t charged;
 	size_t body_len;
 	char body[];
 };
@@ -57,13 +58,15 @@ struct kvw_tokens {
 	const struct kvw_config *config;
 	struct kvw_fleet *fleet;
 	struct kvw_token_cache *cache;
-	struct kvw_account *memory; /* of clients */
-	_Atomic int64_t ask_limit_ms;   /* of one job, all its workers together */
+	struct kvw_account *memory; /* account of clients' memory */
+	_Atomic int64_t ask_limit_ms;   /* time limit of one job, for all its workers together */
 	_Atomic int64_t inflight_limit; /* kvaware.tokens.inflight */
-	uint64_t seed;        /* of keys, so that clients cannot choose colliding bodies */
-	_Atomic int64_t *refused_until_ns; /* [KVW_MAX_WORKERS] by worker */
+	/* seed of the cache's keys, so that clients cannot choose colliding bodies */
+	uint64_t seed;
+	/* [KVW_MAX_WORKERS] until when each worker is not asked */
+	_Atomic int64_t *refused_until_ns;
 
-	pthread_mutex_t lock; /* guards the next two */
+	pthread_mutex_t lock; /* guards the next two members */
 	struct kvw_token_jobs submitted;
 	bool stopping;
 
@@ -71,7 +74,7 @@ struct kvw_tokens {
 	_Atomic int64_t inflight; /* jobs that exist */
 	_Atomic uint64_t turn, asked, cached, answered, failed, asking_ns;
 
-	/* Owned by the tokenizer's thread. */
+	/* The following members are used only by the tokenizer's thread. */
 	struct event_base *base;
 	struct event *wake;
 	struct kvw_curl_loop transfers;
@@ -81,7 +84,7 @@ struct kvw_tokens {
 	bool started;
 };
 
-/* Puts a job with a result into its box, or frees it if the box is no longer read. */
+/* Puts a job with its result into its box, or frees the job if the box was closed. */
 void kvw_token_job_answer(struct kvw_token_job *job);
 /* Records that the worker has no /tokenize. */
 void kvw_tokens_note_refusal(struct kvw_tokens *tokens, uint32_t worker);
@@ -90,7 +93,7 @@ void kvw_tokens_note_refusal(struct kvw_tokens *tokens, uint32_t worker);
 void kvw_token_job_begin(struct kvw_token_job *job);
 /* Callback of the curl loop; user is the job. */
 void kvw_token_job_finish(void *user, CURLcode code);
-/* Answers all jobs that were submitted or run. The thread has ended. */
+/* Answers all jobs that were submitted or are running. The thread must have ended. */
 void kvw_token_jobs_abort(struct kvw_tokens *tokens);
 
 #endif

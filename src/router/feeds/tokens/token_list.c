@@ -1,5 +1,5 @@
 /*
- * token_list.c - see token_list.h.
+ * token_list.c - lists of token ids with a count of references.
  */
 #include "feeds/tokens/token_list.h"
 
@@ -27,7 +27,8 @@ struct kvw_token_list *kvw_token_list_ref(struct kvw_token_list *list)
 
 void kvw_token_list_put(struct kvw_token_list *list)
 {
-	/* Release: this thread's reads precede the free; acquire: so do the other threads'. */
+	/* Release, so that this thread's reads come before the free; acquire, so that other
+	 * threads' reads do, too. */
 	if (list != NULL && atomic_fetch_sub_explicit(&list->refs, 1, memory_order_acq_rel) == 1)
 		free(list);
 }

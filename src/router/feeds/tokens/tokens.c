@@ -1,5 +1,5 @@
 /*
- * tokens.c - see tokens.h.
+ * tokens.c - passes questions for a prompt's tokens between loops and the tokenizer's thread.
  *
  * A worker's /tokenize applies the engine's own chat template and tokenizer, so its result for a
  * request's body is what the engine will compute; vLLM ignores unknown members there, so the body
@@ -41,10 +41,12 @@
 #include "base/log.h"
 #include "feeds/tokens/token_job.h"
 
-#define CACHE_TTL_NS   (5 * 60 * KVW_NS_PER_S) /* a template may write the date */
-/* Pause after a worker showed that it has no /tokenize. */
+/* entries live only for this time, since a template may write the date into the prompt */
+#define CACHE_TTL_NS   (5 * 60 * KVW_NS_PER_S)
+/* How long a worker is not asked after it showed that it has no /tokenize. */
 #define REFUSAL_NS     (60 * KVW_NS_PER_S)
-#define ASK_LEAST_MS   2000                    /* also a late answer fills the cache */
+/* least time limit of a job; an answer that comes too late for its request still fills the cache */
+#define ASK_LEAST_MS   2000
 #define ASK_PER_WAIT   4
 
 /* --- boxes --- */
@@ -53,7 +55,7 @@ struct kvw_tokens_box {
 	int fd;
 	pthread_mutex_t lock; /* guards all below */
 	struct kvw_token_jobs answered;
-	uint32_t refs; /* the owner and each job under way */
+	uint32_t refs; /* references of the owner and of each job under way */
 	bool closed;
 };
 
@@ -107,7 +109,7 @@ static void box_unref(struct kvw_tokens_box *box)
 	free(box);
 }
 
-/* Takes all waiting jobs out. */
+/* Takes all answered jobs out of the box. */
 static void box_take(struct kvw_tokens_box *box, struct kvw_token_jobs *jobs)
 {
 	STAILQ_INIT(jobs);
@@ -168,7 +170,8 @@ void kvw_token_job_answer(struct kvw_token_job *job)
 	closed = box->closed;
 	if (!closed) {
 		STAILQ_INSERT_TAIL(&box->answered, job, entry);
-		/* Under the lock: the box may be freed once its owner has read the job. */
+		/* Written with the lock held, since the box may be freed once its owner has read
+		 * the job. */
 		(void)!write(box->fd, &one, sizeof(one));
 	}
 	pthread_mutex_unlock(&box->lock);
@@ -216,7 +219,7 @@ void kvw_token_job_destroy(struct kvw_token_job *job)
 		free_job(job);
 }
 
-/* The key includes the path: the same bytes on another path are another prompt. */
+/* The key covers the path, too: the same bytes on another path are another prompt. */
 static struct kvw_token_key key_of(const struct kvw_token_job *job)
 {
 	XXH128_hash_t hash = XXH3_128bits_withSeed(
@@ -360,7 +363,7 @@ uint32_t kvw_tokens_choose(struct kvw_tokens *tokens, const struct kvw_candidate
 
 /* --- life --- */
 
-/* Takes the next job. NULL: none, or the thread stops, which aborts the rest. */
+/* Takes the next submitted job. NULL: none, or the thread is to stop, which aborts the rest. */
 static struct kvw_token_job *next_submitted(struct kvw_tokens *tokens, bool *stopping)
 {
 	struct kvw_token_job *job;

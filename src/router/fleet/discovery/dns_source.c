@@ -37,7 +37,7 @@
 
 #define ROOM       "discovery"
 #define NONE_TWICE 2
-#define ASKED_MOST 32 /* targets of one name resolved at once */
+#define ASKED_MOST 32 /* targets of one name that are resolved at the same time */
 #define URL_ROOM   512
 
 struct name;
@@ -47,7 +47,7 @@ struct target {
 	struct name *name;
 	struct kvw_dns_target to;
 	struct kvw_dns_question *question; /* open; else NULL */
-	struct sockaddr_storage address;   /* family AF_UNSPEC: none */
+	struct sockaddr_storage address;   /* family AF_UNSPEC: no address is known */
 };
 
 /* One entry of discovery.dns. */
@@ -58,15 +58,18 @@ struct name {
 	char host[KVW_DNS_HOST];
 	struct event *again;
 	struct kvw_dns_question *question;  /* open; else NULL */
-	struct sockaddr_storage *addresses; /* in force, with ports; owned */
+	struct sockaddr_storage *addresses; /* the addresses in force, with ports; owned */
 	size_t count;
-	struct target *targets, *before; /* being resolved; in force. Owned */
+	/* targets: those being resolved; before: those in force. Both owned */
+	struct target *targets, *before;
 	size_t target_count, before_count;
-	size_t next, open;     /* next target to resolve; open questions */
-	uint32_t ttl_s;        /* of the records and their targets */
-	int64_t delay_ms;      /* until the next try after a failure */
+	/* next: index of the next target to resolve; open: questions under way */
+	size_t next, open;
+	uint32_t ttl_s;        /* least TTL of the records and of their targets */
+	int64_t delay_ms;      /* time until the next try after a failure */
 	unsigned none;         /* empty answers in a row */
-	bool answered, failed; /* answered at least once; failed last, which is reported */
+	/* answered: at least once; failed: the last query failed, which has been reported */
+	bool answered, failed;
 };
 
 struct dns_source {
@@ -121,7 +124,7 @@ static int compare_urls(const void *a, const void *b)
 	return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-/* All URLs, ordered and each once; false: out of memory. */
+/* Collects all URLs, ordered and each once; false: out of memory. */
 static bool collect_urls(const struct dns_source *source, char ***out, size_t *count)
 {
 	size_t room = 1, used = 0, kept = 0;
@@ -164,7 +167,7 @@ static bool is_reported(const struct dns_source *source, char **urls, size_t cou
 	return true;
 }
 
-/* Whether a name has failed, whose former workers stay in the list. */
+/* Returns whether any name's last query failed, so that its former workers stay in the list. */
 static bool any_failed(const struct dns_source *source)
 {
 	for (size_t i = 0; i < source->count; i++)
@@ -173,7 +176,7 @@ static bool any_failed(const struct dns_source *source)
 	return false;
 }
 
-/* Reports the list if it has changed, or if a failure has ended. */
+/* Reports the list of all names if it has changed, or if a failure has ended. */
 static void report_name(struct dns_source *source, const struct name *name, bool always)
 {
 	struct kvw_config *list = NULL;
@@ -248,7 +251,7 @@ static void name_failed(struct name *name, const char *why)
 		report_name(source, name, false);
 }
 
-/* Handles a server's empty answer. */
+/* Handles an answer that has no records. */
 static void name_none(struct name *name, const char *why)
 {
 	bool ended = name->failed;
@@ -325,7 +328,7 @@ static void on_host(void *arg, const struct kvw_dns_answer *answer)
 
 static void ask_targets(struct name *name);
 
-/* Handles the answers of all targets. */
+/* Handles the end of all questions about targets. */
 static void targets_known(struct name *name)
 {
 	struct sockaddr_storage *list = calloc(name->target_count, sizeof(*list));
@@ -354,8 +357,9 @@ static void targets_known(struct name *name)
 	name_found(name, list, kvw_dns_order(list, used));
 }
 
-/* Keeps a target's former address if its name cannot be resolved, or only not for that kind of
- * addresses (answer, else NULL): with another address it would be another worker. */
+/* Keeps a target's former address if the target's name cannot be resolved, or if only the query for
+ * that kind of addresses failed (answer; NULL: all failed): with another address it would become
+ * another worker. */
 static void keep_address(struct target *target, const struct kvw_dns_answer *answer)
 {
 	const struct name *name = target->name;
@@ -493,7 +497,7 @@ static enum kvw_err name_init(
 		return KVW_ENOMEM;
 	if (!kvw_discovery_url_split(kvw_slice_of(name->text), &name->url) ||
 		name->url.name.len >= sizeof(name->host))
-		return KVW_EINVAL; /* the configuration's check refuses such a name */
+		return KVW_EINVAL; /* a name that the configuration's check refuses */
 	memcpy(name->host, name->url.name.data, name->url.name.len);
 	return KVW_OK;
 }

@@ -1,5 +1,5 @@
 /*
- * dns_source.h - settings of the source `dns` for tests.
+ * dns_source.h - lets tests start the source `dns` with DNS options of their own.
  */
 #ifndef KVW_DNS_SOURCE_H
 #define KVW_DNS_SOURCE_H
@@ -7,8 +7,7 @@
 #include "fleet/discovery/source.h"
 #include "fleet/dns.h"
 
-/* kvw_source_dns.start with options for the DNS; borrowed during the call, NULL: the machine's
- * settings. */
+/* Like kvw_source_dns.start. options: borrowed during the call; NULL: the machine's settings. */
 enum kvw_err kvw_dns_source_start(struct event_base *base, const struct kvw_config *config,
 	const struct kvw_dns_options *options, kvw_source_found_fn *found, void *arg,
 	struct kvw_source **out) KVW_MUST_CHECK;

@@ -29,12 +29,12 @@
 
 #define ROOM       "discovery"
 #define SETTLE_MS  50
-#define LINES_MOST 20 /* most log lines on one file's mistakes */
+#define LINES_MOST 20 /* limit of log lines about one file's mistakes */
 #define WATCHED                                                                                    \
 	(IN_CLOSE_WRITE | IN_CREATE | IN_DELETE | IN_MOVED_FROM | IN_MOVED_TO | IN_DELETE_SELF |   \
 		IN_MOVE_SELF | IN_ONLYDIR)
 
-/* Identity and state of the file. */
+/* Identity and state of the file, from stat. */
 struct identity {
 	dev_t device;
 	ino_t inode;
@@ -50,10 +50,10 @@ struct file_source {
 	const char *name;    /* in path */
 	struct event *interval, *settle, *notified;
 	int notify; /* inotify; -1: none */
-	int watch;  /* of the folder; -1: none */
+	int watch;  /* inotify's number of the folder; -1: not watched */
 	struct identity seen;
-	uint64_t content; /* hash of the bytes parsed last */
-	bool any;         /* seen and content are set */
+	uint64_t content; /* hash of the content that was parsed last */
+	bool any;         /* `seen` and `content` are set */
 	int missing;      /* errno that was reported last; 0: none */
 };
 
@@ -64,7 +64,7 @@ static void fail_file(struct file_source *file, const char *why)
 
 /* --- a content --- */
 
-/* Logs each line; `found` gets the first one. */
+/* Logs each of the lines; *first gets the first one. */
 static void log_lines(enum kvw_log_level level, char *lines, char **first)
 {
 	size_t count = 0;
@@ -136,7 +136,7 @@ static bool is_same_identity(const struct identity *a, const struct identity *b)
 	       same_time(a->modified, b->modified) && same_time(a->changed, b->changed);
 }
 
-/* Reported once for each series of one cause. */
+/* Reports that the file cannot be read, once for each series of failures of one cause. */
 static void report_missing(struct file_source *file, int error)
 {
 	char why[256];
@@ -158,7 +158,8 @@ static void after(struct event *event, int64_t ms)
 	event_add(event, &delay);
 }
 
-/* 0, or errno. *len may be one more than allowed. */
+/* Reads the file. Returns 0 or errno. *len may be one more than allowed, which shows that the file
+ * is too long. */
 static int read_bytes(int fd, char *buffer, size_t room, size_t *len)
 {
 	*len = 0;
@@ -219,7 +220,8 @@ static void read_file(struct file_source *file)
 	if (error == 0) {
 		size_t size = before.st_size < 0 ? 0 : (size_t)before.st_size;
 
-		buffer = malloc(size < room ? size + 1 : room); /* one byte more shows growth */
+		/* with one byte more than its size, a file that grows is noticed */
+		buffer = malloc(size < room ? size + 1 : room);
 		error = buffer == NULL
 				? ENOMEM
 				: read_bytes(fd, buffer, size < room ? size + 1 : room, &len);
@@ -231,7 +233,7 @@ static void read_file(struct file_source *file)
 		if (is_same_identity(&one, &two))
 			look_at_content(file, buffer, len);
 		else
-			after(file->settle, SETTLE_MS); /* the file is being written */
+			after(file->settle, SETTLE_MS); /* the file is still being written */
 	}
 	if (error != 0)
 		report_missing(file, error);
@@ -289,7 +291,7 @@ static void on_notified(evutil_socket_t fd, short what, void *arg)
 			if (event->mask & (IN_IGNORED | IN_MOVE_SELF) && event->wd == file->watch) {
 				if (event->mask & IN_MOVE_SELF)
 					inotify_rm_watch(fd, file->watch);
-				file->watch = -1; /* the interval tries again */
+				file->watch = -1; /* the periodic poll tries again */
 			}
 			at += sizeof(*event) + event->len;
 		}
@@ -332,7 +334,8 @@ static bool set_paths(struct file_source *file, const char *path)
 	file->path = strdup(path);
 	copy = strdup(path);
 	if (copy != NULL)
-		file->folder = strdup(dirname(copy)); /* which may return a constant */
+		/* copied, since dirname may return a constant */
+		file->folder = strdup(dirname(copy));
 	free(copy);
 	if (file->path == NULL || file->folder == NULL)
 		return false;
@@ -370,7 +373,8 @@ static enum kvw_err file_start(struct event_base *base, const struct kvw_config 
 		if (file->notified == NULL || event_add(file->notified, NULL) != 0)
 			goto fail;
 	}
-	watch_folder(file); /* before the first look, so that no change falls between */
+	/* before the first look at the file, so that no change between the two is missed */
+	watch_folder(file);
 	*out = &file->base;
 	read_file(file);
 	return KVW_OK;

@@ -1,13 +1,13 @@
 /*
- * kube_call.c - see kube_call.h.
+ * kube_call.c - sends requests to the API of Kubernetes.
  *
  * libcurl caches authorities by the name of their file for a day, so kvway reads the file and
  * passes the bytes: new contents are then another TLS configuration, for which old connections are
  * not used. (With GnuTLS libcurl takes only the name, and does not cache.) A call that fails before
  * it reaches libcurl ends by an event, so that its user has one path for all ends.
  *
- * `silence` is the deadline of a watch: for the start of its answer, then reset by each piece of
- * it.
+ * `silence` is the timer of a watch: it limits the time until the answer begins, and is set again
+ * by each piece of the answer.
  */
 #include "fleet/discovery/kube_call.h"
 
@@ -25,7 +25,7 @@
 
 #define FILE_MOST     ((size_t)1 << 20) /* authorities */
 #define WORD_MOST     ((size_t)64 << 10)
-#define STATUS_MOST   ((size_t)64 << 10) /* body of an error */
+#define STATUS_MOST   ((size_t)64 << 10) /* longest body of an error that is read */
 #define RETRY_MOST_MS 60000
 
 struct kvw_kube_call {
@@ -35,11 +35,13 @@ struct kvw_kube_call {
 	void *arg;
 	CURL *easy; /* running; else NULL */
 	struct curl_slist *headers;
-	struct event *silence, *later; /* later: ends a call that could not begin */
-	const char *patch; /* of a PATCH while it begins; else NULL */
+	/* silence: a watch's timer; later: ends a call that could not begin */
+	struct event *silence, *later;
+	const char *patch; /* body of a PATCH until libcurl has copied it; else NULL */
 	bool watch, open;
-	enum kvw_kube_fault fault; /* set by a callback of libcurl; NONE: no fault */
-	char *body;                /* a list's, an error's, or the rest of a line */
+	/* why a callback of libcurl ended the transfer; NONE: it did not */
+	enum kvw_kube_fault fault;
+	char *body; /* body of a list or an error, or the incomplete last line of a watch */
 	size_t len, room;
 	char why[KVW_KUBE_WHY];
 	char error[CURL_ERROR_SIZE];
@@ -209,7 +211,7 @@ static bool hand_over_line(struct kvw_kube_call *call, struct kvw_slice line)
 	return line.len == 0 || call->ops->line(call->arg, line);
 }
 
-/* Reports whole lines; keeps the rest. */
+/* Reports complete lines; keeps an incomplete one. */
 static bool take_lines(struct kvw_kube_call *call, const char *data, size_t len)
 {
 	const char *end;
@@ -250,7 +252,7 @@ static size_t on_body(char *data, size_t one, size_t len, void *arg)
 	bool on;
 
 	(void)one;
-	if (status_of(call) != 200) { /* the beginning of an error is enough */
+	if (status_of(call) != 200) { /* the beginning of an error's body is enough */
 		size_t left = STATUS_MOST > call->len ? STATUS_MOST - call->len : 0;
 
 		on = append(call, data, len < left ? len : left, STATUS_MOST);
@@ -263,7 +265,7 @@ static size_t on_body(char *data, size_t one, size_t len, void *arg)
 	return on ? len : 0;
 }
 
-/* The empty line at the end of a head. */
+/* Handles a header line; the empty one ends the head. */
 static size_t on_header(char *data, size_t one, size_t len, void *arg)
 {
 	struct kvw_kube_call *call = arg;
@@ -298,7 +300,7 @@ static void end_call(struct kvw_kube_call *call, enum kvw_kube_fault fault, int6
 
 	if (fault == KVW_KUBE_NONE && !call->watch)
 		result.body = (struct kvw_slice){body, call->len};
-	call->body = NULL; /* the next call begins with none */
+	call->body = NULL; /* the next call begins without a body */
 	call->len = call->room = 0;
 	put_away(call);
 	call->ops->ended(call->arg, &result);
@@ -354,7 +356,7 @@ static int64_t wait_of(const struct kvw_kube_call *call)
 	return seconds >= RETRY_MOST_MS / 1000 ? RETRY_MOST_MS : (int64_t)seconds * 1000;
 }
 
-/* "status 403: pods is forbidden: ..." */
+/* Writes "status 403: pods is forbidden: ..." as the cause. */
 static void say_status(struct kvw_kube_call *call, long status)
 {
 	char message[200];
@@ -372,7 +374,7 @@ void kvw_kube_call_done(void *user, CURLcode code)
 	int64_t wait_ms = 0;
 
 	if (call->fault != KVW_KUBE_NONE) {
-		code = CURLE_OK; /* a callback has ended it and set the fault */
+		code = CURLE_OK; /* a callback has ended the transfer and set the fault */
 	} else if (status != 0 && status != 200) {
 		call->fault = fault_of_status(status);
 		wait_ms = wait_of(call);

@@ -3,8 +3,8 @@
  * patch.
  *
  * Token and CA file are read for each request, since Kubernetes replaces both from time to time. A
- * list's body is collected, a watch's is passed on line by line. Everything is bounded: bytes of a
- * page and of a line, the time of a list, the silence of a watch.
+ * list's body is collected, a watch's is passed on line by line. Everything has a limit: the bytes
+ * of a page and of a line, the time of a list, the time for which a watch may send nothing.
  *
  * Threads: as the loop of its transfers (curl_loop.h), whose `done` must call kvw_kube_call_done.
  */
@@ -24,10 +24,10 @@ enum kvw_kube_fault {
 	KVW_KUBE_CONNECT,   /* no connection, or it was refused */
 	KVW_KUBE_TLS,       /* the server failed TLS verification */
 	KVW_KUBE_TIMEOUT,   /* of a list */
-	KVW_KUBE_IDLE,      /* a watch was silent for too long */
+	KVW_KUBE_IDLE,      /* a watch sent nothing for too long */
 	KVW_KUBE_CUT,       /* the answer was cut off */
 	KVW_KUBE_DENIED,    /* 401, 403, or no token */
-	KVW_KUBE_GONE,      /* 410, as status or as an event */
+	KVW_KUBE_GONE,      /* status 410, of the answer or of an event: the version is too old */
 	KVW_KUBE_THROTTLED, /* 429 */
 	KVW_KUBE_SERVER,    /* 5xx */
 	KVW_KUBE_STATUS,    /* any other status */
@@ -44,7 +44,7 @@ struct kvw_kube_call;
 
 /* How a call ended. Borrowed. */
 struct kvw_kube_result {
-	/* NONE: a list's body is complete, or the server ended a watch. */
+	/* NONE: the body of a list is complete, or the server ended a watch. */
 	enum kvw_kube_fault fault;
 	const char *why;           /* one line */
 	struct kvw_slice body;     /* of a list */
@@ -54,40 +54,40 @@ struct kvw_kube_result {
 struct kvw_kube_call_ops {
 	/* Called when the server has accepted a watch. */
 	void (*open)(void *arg);
-	/* Called for each line of a watch; false ends it, as by kvw_kube_call_stop. Must not
-	 * destroy the call. */
+	/* Called for each line of a watch; returning false ends the watch, like kvw_kube_call_stop.
+	 * Must not destroy the call. */
 	bool (*line)(void *arg, struct kvw_slice line);
 	/* Called at the end. May start another call. Not called after kvw_kube_call_stop. */
 	void (*ended)(void *arg, const struct kvw_kube_result *result);
 };
 
-/* ops and arg are borrowed, config during its life. */
+/* Makes a call object. ops and arg are borrowed, and so is config while it lives. */
 enum kvw_err kvw_kube_call_create(struct kvw_curl_loop *loop, const struct kvw_config *config,
 	const struct kvw_kube_call_ops *ops, void *arg, struct kvw_kube_call **out) KVW_MUST_CHECK;
-/* NULL is allowed; not from a callback of the call. */
+/* NULL is allowed; must not be called from a callback of the call */
 void kvw_kube_call_destroy(struct kvw_kube_call *call);
 
-/* path: with its query, escaped. Stops a running call first. `ended` is always called, from the
- * loop and never from within this function. */
+/* Starts a GET; a running call is stopped first. path: with its query, escaped. `ended` is always
+ * called, from the loop and never from within this function. */
 void kvw_kube_call_start(struct kvw_kube_call *call, const char *path, bool watch);
-/* Sends PATCH; its errors are those of a list's call. patch: a JSON merge patch, copied. */
+/* Sends a PATCH; it can fail like a list's call. patch: a JSON merge patch, copied. */
 void kvw_kube_call_patch(struct kvw_kube_call *call, const char *path, const char *patch);
 void kvw_kube_call_stop(struct kvw_kube_call *call);
 bool kvw_kube_call_runs(const struct kvw_kube_call *call);
 
-/* user: the CURLOPT_PRIVATE passed to the loop's `done`. */
+/* Handles the end of a transfer. user: the CURLOPT_PRIVATE that the loop passes to `done`. */
 void kvw_kube_call_done(void *user, CURLcode code);
 
-/* The first line of a small file without its blanks, on the heap. KVW_EIO: it cannot be read, or
- * has no such line; `why` has the cause. */
+/* Reads the first line of a small file without surrounding blanks, on the heap. KVW_EIO: the file
+ * cannot be read, or its first line is empty; `why` has the cause. */
 enum kvw_err kvw_kube_read_word(
 	const char *path, char **out, char *why, size_t room) KVW_MUST_CHECK;
 
-/* Makes the transfer trust only the authorities in that PEM file, which is read now. KVW_EIO: it
- * cannot be read, `why` has the cause. */
+/* Makes the transfer trust only the authorities in that PEM file, which is read now. KVW_EIO: the
+ * file cannot be read; `why` has the cause. */
 enum kvw_err kvw_kube_trust(CURL *easy, const char *path, char *why, size_t room) KVW_MUST_CHECK;
 
-/* The namespace of a pool, on the heap; NULL: `why` has the cause, or out of memory. */
+/* Returns the namespace of a pool, on the heap. NULL: `why` has the cause, or memory is out. */
 char *kvw_kube_namespace(const struct kvw_config *config, size_t pool, char *why, size_t room);
 
 #endif

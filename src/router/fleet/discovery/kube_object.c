@@ -1,5 +1,5 @@
 /*
- * kube_object.c - see kube_object.h.
+ * kube_object.c - parses objects of the API of Kubernetes.
  *
  * jansson bounds the depth of what it parses; the caller bounds the length. A member of a wrong
  * type counts as missing. Only the identity of an object (its name and UID) must be valid; an
@@ -19,11 +19,11 @@
 
 #include "config/label_selector.h"
 
-#define MODEL_MOST 512 /* bytes of a model's name */
+#define MODEL_MOST 512 /* longest name of a model, in bytes */
 
 /* --- texts --- */
 
-/* A string member; len 0: none. */
+/* Returns a string member; len 0: there is none. */
 static struct kvw_slice text_of(const json_t *object, const char *key)
 {
 	const json_t *value = json_object_get(object, key);
@@ -41,7 +41,7 @@ static bool is_visible(struct kvw_slice text)
 	return true;
 }
 
-/* False: it is not visible ASCII, or too long. */
+/* Copies a text. False: it is not visible ASCII, or is too long. */
 static bool copy_text(struct kvw_slice text, char *out, size_t room)
 {
 	if (text.len >= room || !is_visible(text))
@@ -51,7 +51,7 @@ static bool copy_text(struct kvw_slice text, char *out, size_t room)
 	return true;
 }
 
-/* A UID is opaque; an unusual one is replaced by its hash. */
+/* Copies a UID. Its format is not specified, so that an unusual one is replaced by its hash. */
 static void copy_uid(struct kvw_slice text, char out[KVW_KUBE_UID])
 {
 	if (!copy_text(text, out, KVW_KUBE_UID))
@@ -96,7 +96,7 @@ static struct kvw_slice label(const void *arg, struct kvw_slice key)
 	return (struct kvw_slice){json_string_value(value), json_string_length(value)};
 }
 
-/* Value of an annotation, or else a label, of this name. */
+/* Returns the value of the annotation of this name, or else of the label. */
 static struct kvw_slice said(const json_t *metadata, const char *key)
 {
 	struct kvw_slice value = text_of(json_object_get(metadata, "annotations"), key);
@@ -149,7 +149,7 @@ static enum kvw_err read_models(struct kvw_slice text, struct kvw_strings *out)
 	return KVW_OK;
 }
 
-/* A weight, in the range of a worker's `weight`; 0: no such number. */
+/* Parses a weight, in the range of a worker's `weight`; 0: not a number in that range. */
 static double read_weight(struct kvw_slice text)
 {
 	char digits[32], *end;
@@ -163,7 +163,7 @@ static double read_weight(struct kvw_slice text)
 	return *end == '\0' && weight >= 0.01 && weight <= 1 ? weight : 0;
 }
 
-/* The role by the labels of kvway or else llm-d. */
+/* Reads the role from kvway's label, or else from llm-d's. */
 static enum kvw_role read_role(const json_t *metadata)
 {
 	const json_t *labels = json_object_get(metadata, "labels");
@@ -178,7 +178,7 @@ static enum kvw_role read_role(const json_t *metadata)
 
 /* --- pods --- */
 
-/* A port's number; 0: it is a name. */
+/* Returns a port's number; 0: the text is a name. */
 static uint16_t port_number(const char *port)
 {
 	return port[strspn(port, "0123456789")] == '\0' ? (uint16_t)strtoul(port, NULL, 10) : 0;
@@ -220,7 +220,7 @@ static bool pod_is_ready(const json_t *status)
 	return false;
 }
 
-/* Normalized by inet_ntop, so that each address has one text. */
+/* Reads an address and normalizes it with inet_ntop, so that each address has one text. */
 static bool read_address(struct kvw_slice text, struct kvw_kube_endpoint *out)
 {
 	char copy[INET6_ADDRSTRLEN];
@@ -275,10 +275,10 @@ static uint16_t slice_port(const json_t *ports, const char *wanted)
 		if (number == 0 ? kvw_slice_equal(text_of(port, "name"), kvw_slice_of(wanted))
 				: port_of(port, "port") == number)
 			return port_of(port, "port");
-	return number; /* the Service maps another port of the same pods */
+	return number; /* the Service maps another port to these pods */
 }
 
-/* By the API, an unknown "ready" counts as true. */
+/* The API says that a missing "ready" counts as true. */
 static bool endpoint_is_ready(const json_t *endpoint)
 {
 	const json_t *conditions = json_object_get(endpoint, "conditions");
@@ -339,8 +339,8 @@ void kvw_kube_object_finish(struct kvw_kube_object *object)
 	*object = (struct kvw_kube_object){.version = 0};
 }
 
-/* On failure *object may be partly filled. version: receives its resourceVersion; NULL: not
- * wanted. */
+/* Reads an object; on failure *object may be partly filled. version: receives the resourceVersion;
+ * NULL: not wanted. */
 static enum kvw_err read_object(const struct kvw_pool_config *pool, const json_t *json,
 	struct kvw_kube_object *object, char version[KVW_KUBE_VERSION])
 {
@@ -374,7 +374,7 @@ void kvw_kube_page_finish(struct kvw_kube_page *page)
 	*page = (struct kvw_kube_page){.count = 0};
 }
 
-/* Whether its kind, if stated, is the expected list. */
+/* Returns whether the list's `kind`, if present, is the expected one. */
 static bool is_list(const struct kvw_pool_config *pool, const json_t *root)
 {
 	const char *kind = pool->service[0] != '\0' ? "EndpointSliceList" : "PodList";
@@ -383,7 +383,8 @@ static bool is_list(const struct kvw_pool_config *pool, const json_t *root)
 	       kvw_slice_equal(text_of(root, "kind"), kvw_slice_of(kind));
 }
 
-/* An unreadable token for the next page is an error: this page is not the last. */
+/* Reads the token of the next page. An unreadable one is an error, since otherwise this page would
+ * count as the last. */
 static bool read_next(const json_t *metadata, char next[KVW_KUBE_CONTINUE])
 {
 	const json_t *token = json_object_get(metadata, "continue");
@@ -403,7 +404,7 @@ static enum kvw_err read_page(const struct kvw_pool_config *pool, const json_t *
 	size_t count = json_array_size(items), i;
 	enum kvw_err err = KVW_OK;
 
-	/* A watch cannot begin from a list without version; `items: null` is an empty list. */
+	/* A watch cannot begin without the list's version; `items: null` is an empty list. */
 	if (!is_list(pool, root) ||
 		!copy_text(text_of(metadata, "resourceVersion"), page->version,
 			sizeof(page->version)) ||

@@ -21,13 +21,13 @@
 #include "kvway/err.h"
 #include "kvway/slice.h"
 
-#define KVW_KUBE_NAME           254  /* of an object: DNS subdomain, with the NUL */
-#define KVW_KUBE_UID            65   /* longer ones are hashed into it */
+#define KVW_KUBE_NAME           254  /* room for an object's name (a DNS subdomain) and a NUL */
+#define KVW_KUBE_UID            65   /* room for a UID; longer ones are replaced by their hash */
 #define KVW_KUBE_VERSION        65   /* resourceVersion */
-#define KVW_KUBE_CONTINUE       4097 /* token for the next page */
-#define KVW_KUBE_ENDPOINTS_MOST 1000 /* of one EndpointSlice: Kubernetes' own limit */
+#define KVW_KUBE_CONTINUE       4097 /* room for the token of the next page */
+#define KVW_KUBE_ENDPOINTS_MOST 1000 /* endpoints of one EndpointSlice: Kubernetes' own limit */
 #define KVW_KUBE_MODELS_MOST    64   /* in models_from */
-/* objects: an API server may ignore the requested limit. */
+/* objects in one page: an API server may ignore the requested limit. */
 #define KVW_KUBE_PAGE_MOST      16384
 
 struct kvw_kube_endpoint {
@@ -37,23 +37,23 @@ struct kvw_kube_endpoint {
 	char identity[KVW_KUBE_UID]; /* UID of the pod; "": not known */
 };
 
-/* Zeroed is empty. The owner calls kvw_kube_object_finish. */
+/* One pod or EndpointSlice. Zeroed is empty. The owner calls kvw_kube_object_finish. */
 struct kvw_kube_object {
 	char name[KVW_KUBE_NAME];
 	char uid[KVW_KUBE_UID];
 	uint64_t version; /* resourceVersion as a number, which grows; 0: not a number */
 	struct kvw_kube_endpoint *endpoints;
 	size_t endpoint_count;
-	struct kvw_strings models; /* by models_from; count 0: not stated */
-	double weight;             /* by weight_from; 0: not stated */
-	enum kvw_role role;        /* by its labels; BOTH: not stated */
+	struct kvw_strings models; /* read by models_from; count 0: not stated */
+	double weight;             /* read by weight_from; 0: not stated */
+	enum kvw_role role;        /* read from its labels; BOTH: not stated */
 };
 
 /* One page of a list. */
 struct kvw_kube_page {
 	struct kvw_kube_object *objects;
 	size_t count;
-	char version[KVW_KUBE_VERSION];   /* of the list */
+	char version[KVW_KUBE_VERSION];   /* version of the list */
 	char next[KVW_KUBE_CONTINUE];     /* "": this was the last page */
 };
 
@@ -68,30 +68,30 @@ enum kvw_kube_event_kind {
 /* One line of a watch. */
 struct kvw_kube_event {
 	enum kvw_kube_event_kind kind;
-	struct kvw_kube_object object;  /* of the first three */
-	char version[KVW_KUBE_VERSION]; /* of the object, or of the bookmark; "": there is none */
-	int code;                       /* ERROR: as an HTTP status; 0: none */
+	struct kvw_kube_object object;  /* object of ADDED, MODIFIED and DELETED */
+	char version[KVW_KUBE_VERSION]; /* version of the object, or of the bookmark; "": none */
+	int code;                       /* ERROR: its HTTP status; 0: none */
 	char message[200];              /* ERROR: printable */
 };
 
-/* pool: with complete configuration. KVW_EINVAL: the text is no page, or an item is no object; then
- * the whole page is refused. KVW_ENOMEM. */
+/* Reads a page of a list. pool: with complete configuration. KVW_EINVAL: the text is not a page, or
+ * one item is not a valid object; then the whole page is refused. KVW_ENOMEM. */
 enum kvw_err kvw_kube_page_read(const struct kvw_pool_config *pool, const char *text, size_t len,
 	struct kvw_kube_page *out) KVW_MUST_CHECK;
 void kvw_kube_page_finish(struct kvw_kube_page *page);
 
-/* KVW_EINVAL: not a known event; KVW_ENOMEM. */
+/* Reads a line of a watch. KVW_EINVAL: not a known event; KVW_ENOMEM. */
 enum kvw_err kvw_kube_event_read(const struct kvw_pool_config *pool, const char *text, size_t len,
 	struct kvw_kube_event *out) KVW_MUST_CHECK;
 void kvw_kube_event_finish(struct kvw_kube_event *event);
 
-/* A resourceVersion as a number, or 0. Versions are compared only if they are plain numbers, as in
- * every API server. */
+/* Returns a resourceVersion as a number; 0: it is not a plain number. Versions are compared only as
+ * numbers, which they are in every API server. */
 uint64_t kvw_kube_version_number(const char *text);
 
 void kvw_kube_object_finish(struct kvw_kube_object *object);
 
-/* The message of a Status object, printable; "" where there is none. */
+/* Reads the message of a Status object, as printable text; "": it has none. */
 void kvw_kube_status_read(const char *text, size_t len, char *message, size_t room);
 
 #endif

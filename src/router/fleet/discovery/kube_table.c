@@ -1,9 +1,9 @@
 /*
- * kube_table.c - see kube_table.h.
+ * kube_table.c - merges lists and watch events into the table of objects.
  *
- * Names are unique in a pool: it is of one namespace. The table ignores a DELETED event whose UID
- * differs from that of its object of this name: a pod of a StatefulSet has the name of its
- * predecessor.
+ * Names are unique within a pool, since a pool has one namespace. The table ignores a DELETED event
+ * whose UID differs from that of its object of this name: a pod of a StatefulSet has the name of
+ * the pod that it replaces.
  */
 #include "fleet/discovery/kube_table.h"
 
@@ -30,7 +30,7 @@ static int compare_name(const void *name, const void *items, size_t at)
 	return strcmp(name, ((const struct kvw_kube_entry *)items)[at].object.name);
 }
 
-/* Index of a name, or of its insertion. */
+/* Returns the index of a name, or the index at which to insert it. */
 static size_t place_of(const struct kvw_kube_table *table, const char *name, bool *there)
 {
 	return kvw_search(name, table->items, table->count, compare_name, there);
@@ -59,7 +59,7 @@ static void insert(struct kvw_kube_table *table, size_t at)
 	table->count++;
 }
 
-/* Whether an object with so many endpoints may replace one with `before`. */
+/* Returns whether an object with `endpoints` endpoints may replace one with `before`. */
 static bool has_room_for(const struct kvw_kube_table *table, size_t before, size_t endpoints)
 {
 	return endpoints <= before ||
@@ -79,7 +79,7 @@ static enum kvw_err make_room(struct kvw_kube_table *table, size_t at)
 	return err;
 }
 
-/* Whether both are numbers and the first is later. */
+/* Returns whether both versions are numbers and the first is later. */
 static bool is_later(uint64_t a, uint64_t b)
 {
 	return a != 0 && b != 0 && a > b;
@@ -118,7 +118,8 @@ enum kvw_err kvw_kube_table_list_page(
 	return err;
 }
 
-/* Whether an entry of the watch overrides the list: an event during the list, later than it. */
+/* Returns whether an entry that the watch changed overrides the list: the event came during the
+ * list and is later. */
 static bool outlives(const struct kvw_kube_table *table, const struct kvw_kube_entry *entry,
 	const struct kvw_kube_entry *listed, uint64_t version)
 {
@@ -127,7 +128,7 @@ static bool outlives(const struct kvw_kube_table *table, const struct kvw_kube_e
 	return is_later(entry->object.version, listed == NULL ? version : listed->object.version);
 }
 
-/* Moves an object into a list with room. The entry keeps its name, for look-ups. */
+/* Moves an object into a list that has room for it. The entry keeps its name, for look-ups. */
 static void move_into(
 	struct kvw_kube_table *incoming, size_t at, bool there, struct kvw_kube_entry *entry)
 {
@@ -182,9 +183,9 @@ enum kvw_err kvw_kube_table_apply(
 
 	*changed = false;
 	if (there && is_later(table->items[at].object.version, object->version))
-		return KVW_OK; /* an old one, out of order */
+		return KVW_OK; /* an older event that arrived out of order */
 	if (deleted && there && strcmp(table->items[at].object.uid, object->uid) != 0)
-		return KVW_OK; /* an event of its predecessor */
+		return KVW_OK; /* an event of the former object of this name */
 	if (!has_room_for(table, before, endpoints))
 		return KVW_ELIMIT;
 	if (!there) {
@@ -199,7 +200,7 @@ enum kvw_err kvw_kube_table_apply(
 	*object = (struct kvw_kube_object){.version = 0};
 	entry->gone = deleted;
 	entry->touched = ++table->clock;
-	if (deleted) { /* drop its last state */
+	if (deleted) { /* the object's last state is not needed */
 		free(entry->object.endpoints);
 		entry->object.endpoints = NULL;
 		entry->object.endpoint_count = 0;

@@ -16,12 +16,12 @@
 
 #include "fleet/discovery/kube_object.h"
 
-#define KVW_KUBE_OBJECTS_MOST 8192 /* of one pool, deleted ones included */
+#define KVW_KUBE_OBJECTS_MOST 8192 /* objects of one pool, including deleted ones */
 #define KVW_KUBE_ADDRESSES_MOST 16384 /* endpoints of one pool */
 
 struct kvw_kube_entry {
 	struct kvw_kube_object object;
-	uint64_t touched; /* `clock` at the watch's last event of the object; 0: none */
+	uint64_t touched; /* value of `clock` at the watch's last event of this object; 0: none */
 	bool gone;        /* deleted; no endpoints */
 };
 
@@ -29,26 +29,26 @@ struct kvw_kube_entry {
 struct kvw_kube_table {
 	struct kvw_kube_entry *items; /* [count], ascending by name */
 	size_t count, room;
-	size_t endpoints;    /* of all items */
+	size_t endpoints;    /* endpoints of all items */
 	uint64_t clock;      /* grows with each event */
-	uint64_t list_began; /* `clock` at the start of the list */
+	uint64_t list_began; /* value of `clock` when the list began */
 };
 
 void kvw_kube_table_finish(struct kvw_kube_table *table);
 
-/* Begins a list; drops an unfinished one. */
+/* Begins a list in `incoming`; discards an unfinished one. */
 void kvw_kube_table_list_begin(struct kvw_kube_table *table, struct kvw_kube_table *incoming);
-/* Takes the objects of a page, which is empty afterwards, into `incoming`. KVW_ELIMIT: too
- * many of them, or of their endpoints. */
+/* Takes the objects of a page, which is empty afterwards, into `incoming`. KVW_ELIMIT: too many
+ * objects or endpoints. */
 enum kvw_err kvw_kube_table_list_page(
 	struct kvw_kube_table *incoming, struct kvw_kube_page *page) KVW_MUST_CHECK;
-/* Ends the list of this version (0: not a number): `table` takes over its objects. `incoming` is
- * empty afterwards. KVW_ENOMEM: `table` is unchanged. */
+/* Ends the list, whose version is `version` (0: not a number): `table` takes over its objects.
+ * `incoming` is empty afterwards. KVW_ENOMEM: `table` is unchanged. */
 enum kvw_err kvw_kube_table_list_end(struct kvw_kube_table *table, struct kvw_kube_table *incoming,
 	uint64_t version) KVW_MUST_CHECK;
 
-/* Applies ADDED, MODIFIED or DELETED; its object is empty afterwards. *changed: endpoints may
- * differ. KVW_ELIMIT: the table is full; only a list can make room. */
+/* Applies an event ADDED, MODIFIED or DELETED; the event's object is empty afterwards. *changed:
+ * endpoints may differ. KVW_ELIMIT: the table is full; only a list can make room. */
 enum kvw_err kvw_kube_table_apply(
 	struct kvw_kube_table *table, struct kvw_kube_event *event, bool *changed) KVW_MUST_CHECK;
 

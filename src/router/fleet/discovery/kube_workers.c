@@ -1,5 +1,6 @@
 /*
- * kube_workers.c - see kube_workers.h.
+ * kube_workers.c - makes the list of workers from the tables of all pools; kube_workers.h has the
+ * rules.
  */
 #include "fleet/discovery/kube_workers.h"
 
@@ -27,7 +28,7 @@ static int compare_numbers(uint64_t a, uint64_t b)
 	return a < b ? -1 : a > b;
 }
 
-/* Orders by pod, the address to use first. */
+/* Orders endpoints by pod, and those of a pod by preference of their address. */
 static int by_pod(const void *left, const void *right)
 {
 	const struct found *a = left, *b = right;
@@ -39,7 +40,8 @@ static int by_pod(const void *left, const void *right)
 		order = compare_numbers(a->endpoint->port, b->endpoint->port);
 	if (order == 0)
 		order = (int)a->endpoint->v6 - (int)b->endpoint->v6;
-	if (order == 0) /* its address may have changed: the newer object's counts */
+	/* the pod's address may have changed: the newer object has the present one */
+	if (order == 0)
 		order = compare_numbers(b->object->version, a->object->version);
 	return order != 0 ? order : strcmp(a->url, b->url);
 }
@@ -68,7 +70,7 @@ static bool same_url(const struct found *a, const struct found *b)
 	return strcmp(a->url, b->url) == 0;
 }
 
-/* Sorts, and keeps the first of each run of equals. */
+/* Sorts the items, and keeps the first of each run of equal ones. */
 static size_t first_ones(struct found *items, size_t count,
 	int (*order)(const void *, const void *),
 	bool (*same)(const struct found *, const struct found *))
@@ -194,7 +196,7 @@ static enum kvw_err set_models(struct kvw_strings *member, const struct kvw_stri
 	return KVW_OK;
 }
 
-/* Adds to a worker's URL and defaults the settings of its pool and pod. */
+/* Adds the settings of its pool and pod to a worker's URL and defaults. */
 static enum kvw_err complete(const struct kvw_config *config, const struct found *found,
 	struct kvw_worker_config *worker)
 {

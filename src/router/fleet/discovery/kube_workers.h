@@ -11,8 +11,9 @@
 
 #include "fleet/discovery/kube_table.h"
 
-/* tables: [pool_count], of the pools of `config`. *mark: a hash of the list; equal for equal lists.
- * *count: workers; above KVW_MAX_WORKERS there is no list (*out NULL). KVW_ENOMEM. */
+/* Makes the list. tables: [pool_count], of the pools of `config`. *mark: a hash of the list; equal
+ * for equal lists. *count: number of workers; above KVW_MAX_WORKERS there is no list (*out NULL).
+ * KVW_ENOMEM. */
 enum kvw_err kvw_kube_workers(const struct kvw_config *config,
 	const struct kvw_kube_table *const *tables, size_t *count, uint64_t *mark,
 	struct kvw_config **out) KVW_MUST_CHECK;

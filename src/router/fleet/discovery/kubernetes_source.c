@@ -46,11 +46,12 @@
 #define SETTLE_MS      20
 #define DELAY_LEAST_MS 100
 #define DELAY_MOST_MS  30000
-#define SHORT_NS       KVW_NS_PER_S        /* a watch that ends sooner counts as failed */
-#define LOG_AGAIN_NS   (60 * KVW_NS_PER_S) /* between two log lines on a lasting failure */
+#define SHORT_NS       KVW_NS_PER_S        /* a watch that ends sooner than this counts as failed */
+/* least time between two log lines on a lasting failure */
+#define LOG_AGAIN_NS   (60 * KVW_NS_PER_S)
 /* Failures of the watch after which the list comes first. */
 #define WATCH_TRIES    3
-#define PAGES_MOST     20000               /* of one list */
+#define PAGES_MOST     20000               /* most pages of one list */
 
 _Static_assert(sizeof(((struct kvw_source_part *)0)->name) == KVW_POOL_SHOWN,
 	"a part is named as its pool");
@@ -59,22 +60,24 @@ _Static_assert(KVW_KUBE_FAULTS <= KVW_SOURCE_ERRORS, "a part counts each kind of
 struct pool {
 	struct kubernetes_source *source;
 	const struct kvw_pool_config *config;
-	struct kvw_source_part *part; /* its numbers for metrics */
+	struct kvw_source_part *part; /* the pool's numbers for metrics */
 	struct kvw_kube_call *list, *watch;
-	struct event *relist; /* to list, regularly or after a failure */
-	struct event *again;  /* to watch, after the end of a watch */
+	struct event *relist; /* timer of the next list, regular or after a failure */
+	struct event *again;  /* timer of the next watch, after the end of one */
 	struct kvw_kube_table table, incoming;
-	char version[KVW_KUBE_VERSION];      /* start of the next watch; "": no complete list yet */
-	char list_version[KVW_KUBE_VERSION]; /* of the list that comes in */
-	char next[KVW_KUBE_CONTINUE];        /* its next page; "": it is the first one */
-	size_t pages;                        /* of it */
-	int64_t page;                        /* objects to request per page */
+	/* version from which the next watch starts; "": no complete list yet */
+	char version[KVW_KUBE_VERSION];
+	char list_version[KVW_KUBE_VERSION]; /* version of the list that is being read */
+	char next[KVW_KUBE_CONTINUE];        /* token of its next page; "": its first page */
+	size_t pages;                        /* pages of the list */
+	int64_t page;                        /* number of objects that are requested per page */
 	unsigned list_failures, watch_failures; /* in a row */
-	bool list_fails, watch_fails;           /* failures that are reported */
-	bool answered;                          /* listed, or has failed, at least once */
+	bool list_fails, watch_fails;           /* failures that have been reported */
+	bool answered; /* the pool has been listed, or a list has failed, at least once */
 	bool open;                              /* the server has accepted the watch */
 	int64_t watch_began_ns, logged_ns;
-	enum kvw_kube_fault line_fault; /* fault of the line that ended the watch; NONE: none */
+	/* fault of the line that ended the watch; NONE: no line did */
+	enum kvw_kube_fault line_fault;
 	char line_why[KVW_KUBE_WHY];
 };
 
@@ -82,14 +85,14 @@ struct kubernetes_source {
 	struct kvw_source base;
 	kvw_source_found_fn *found;
 	void *arg;
-	struct kvw_config *config; /* only its keys of discovery.kubernetes; owned */
+	struct kvw_config *config; /* a copy with only the keys of discovery.kubernetes; owned */
 	struct kvw_curl_loop loop;
 	struct event *settle;
 	uint64_t random;
-	uint64_t mark; /* of the last list; 0: none */
+	uint64_t mark; /* hash of the list that was last reported; 0: none */
 	const struct kvw_kube_table **tables; /* [pool_count] */
 	struct kvw_source_part *parts;        /* [pool_count] */
-	struct pool *pools;                   /* [pool_count], which config has */
+	struct pool *pools;                   /* [pool_count], in the order of `config` */
 };
 
 static void after(struct event *event, int64_t ms)
@@ -100,13 +103,14 @@ static void after(struct event *event, int64_t ms)
 	event_add(event, &delay);
 }
 
-/* Jitter: between three quarters and five quarters of ms. */
+/* Adds jitter: returns a time between three quarters and five quarters of ms. */
 static int64_t vary(struct kubernetes_source *source, int64_t ms)
 {
 	return ms * 3 / 4 + (int64_t)((double)ms / 2 * kvw_random_fraction(&source->random));
 }
 
-/* failures: in a row, this one included. wait_ms: the server's Retry-After. */
+/* Returns the delay before the next try. failures: in a row, the last one included. wait_ms: the
+ * server's Retry-After. */
 static int64_t delay_ms(struct pool *pool, unsigned failures, int64_t wait_ms)
 {
 	const struct kvw_config *config = pool->source->config;
@@ -122,7 +126,7 @@ static int64_t delay_ms(struct pool *pool, unsigned failures, int64_t wait_ms)
 
 /* --- reports --- */
 
-/* Age in seconds, for log lines. */
+/* Returns the age in seconds, for log lines. */
 static long long age_s(const _Atomic int64_t *since_ns)
 {
 	return (long long)((kvw_clock_ns() - atomic_load(since_ns)) / KVW_NS_PER_S);
@@ -141,7 +145,7 @@ static const struct pool *failing_pool(const struct kubernetes_source *source)
 	return NULL;
 }
 
-/* Whether each pool has been listed or has failed, and at least one was listed. */
+/* Returns whether each pool has been listed or has failed, and at least one was listed. */
 static bool is_known(const struct kubernetes_source *source)
 {
 	bool any = false;
@@ -223,7 +227,7 @@ static void failed(struct pool *pool, bool *fails, const char *what, enum kvw_ku
 		say_failure(pool->source, text);
 }
 
-/* Ends a failure. True: it was the last one of all pools. */
+/* Ends a failure. True: no other failure of any pool is left. */
 static bool recovered(struct pool *pool, bool *fails)
 {
 	bool failing = *fails;
@@ -239,8 +243,8 @@ static bool recovered(struct pool *pool, bool *fails)
 
 /* --- paths --- */
 
-/* The path of the resource with its selector, without list or watch parameters. NULL: `why` has the
- * cause. */
+/* Builds the path of the resource with its selector, without the parameters of a list or watch.
+ * NULL: `why` has the cause. */
 static char *resource_of(const struct pool *pool, char *why, size_t room)
 {
 	bool slices = pool->config->service[0] != '\0';
@@ -419,7 +423,7 @@ static void begin_watch(struct pool *pool)
 	event_del(pool->again);
 	if (path != NULL)
 		path = watch_path(pool, path);
-	if (path == NULL) { /* the former watch goes on */
+	if (path == NULL) { /* without a path the former watch goes on */
 		count_fault(pool, KVW_KUBE_LOCAL);
 		pool->watch_failures++;
 		failed(pool, &pool->watch_fails, "watch", KVW_KUBE_LOCAL, why);
@@ -449,7 +453,7 @@ static void on_watch_open(void *arg)
 		report_workers(pool->source, true);
 }
 
-/* Records the version where the next watch begins; only a list may lower it. */
+/* Notes the version from which the next watch starts; only a list may lower it. */
 static void note_version(struct pool *pool, const char *version)
 {
 	uint64_t before = kvw_kube_version_number(pool->version);
@@ -515,7 +519,7 @@ static bool on_watch_line(void *arg, struct kvw_slice line)
 	return on;
 }
 
-/* Whether a fault of the watch requires a new list. */
+/* Returns whether a fault of the watch requires a new list. */
 static bool needs_list(const struct pool *pool, enum kvw_kube_fault fault)
 {
 	return fault == KVW_KUBE_GONE || fault == KVW_KUBE_MALFORMED ||
@@ -535,14 +539,16 @@ static void on_watch_ended(void *arg, const struct kvw_kube_result *result)
 		fault = pool->line_fault;
 		why = pool->line_why;
 	}
-	/* Ends a series of failures: watches may be cut or silent at times. */
+	/* A watch that worked ends the series of failures, even if it is cut or silent now and
+	 * then. */
 	if (worked && pool->line_fault == KVW_KUBE_NONE)
 		pool->watch_failures = 0;
-	if (!worked || fault != KVW_KUBE_NONE) /* the server ends each watch after some minutes */
+	/* not logged: the server ends each watch after some minutes */
+	if (!worked || fault != KVW_KUBE_NONE)
 		pool->watch_failures++;
 	if (fault != KVW_KUBE_NONE) {
 		count_fault(pool, fault);
-		if (pool->watch_failures <= WATCH_TRIES) /* then failed() reports it */
+		if (pool->watch_failures <= WATCH_TRIES) /* otherwise failed() reports it */
 			kvw_info(ROOM, "kubernetes pool %s: the watch has ended: %s: %s",
 				pool->part->name, kvw_kube_fault_name(fault), why);
 	}
@@ -551,7 +557,8 @@ static void on_watch_ended(void *arg, const struct kvw_kube_result *result)
 	ms = delay_ms(pool, pool->watch_failures, result->wait_ms);
 	if (!needs_list(pool, fault))
 		after(pool->again, ms);
-	else if (!kvw_kube_call_runs(pool->list)) /* a running list begins a watch at its end */
+	/* a list that is running will begin a watch at its end */
+	else if (!kvw_kube_call_runs(pool->list))
 		after(pool->relist, ms);
 }
 
@@ -607,7 +614,7 @@ static void kubernetes_stop(struct kvw_source *base)
 	free(source);
 }
 
-/* The keys that a source needs for as long as it lives. */
+/* Copies the configuration's keys that a source needs as long as it lives. */
 static enum kvw_err copy_config(const struct kvw_config *from, struct kvw_config **out)
 {
 	static const size_t keys[] = {KVW_KEY_discovery_kube_api, KVW_KEY_discovery_kube_token_file,

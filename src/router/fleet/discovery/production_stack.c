@@ -1,5 +1,5 @@
 /*
- * production_stack.c - see production_stack.h.
+ * production_stack.c - reads the workers of production-stack's dynamic configuration.
  */
 #include "fleet/discovery/production_stack.h"
 
@@ -9,7 +9,7 @@
 #define BACKENDS "static_backends"
 #define MODELS   "static_models"
 
-/* Keys without meaning for a list of workers; kvway has its own for most. */
+/* Keys that do not concern workers; for most of them kvway has keys of its own. */
 static const char *const others[] = {"service_discovery", "routing_logic", "static_aliases",
 	"static_model_labels", "static_model_types", "static_backend_health_checks",
 	"static_backend_health_check_interval", "static_backend_health_check_timeout_seconds",
@@ -57,11 +57,11 @@ void kvw_production_stack_suggest(struct kvw_suggest *near)
 		kvw_suggest_offer(near, others[i], others[i]);
 }
 
-/* --- texts, either a list or a text with commas --- */
+/* --- texts: a list, or one text with commas --- */
 
 struct texts {
 	const struct kvw_node *node; /* the whole */
-	const struct kvw_node *next; /* of a list */
+	const struct kvw_node *next; /* next entry of a list */
 	size_t at;                   /* in a text */
 	bool ended;
 };
@@ -75,7 +75,8 @@ static struct texts texts_of(const struct kvw_node *node)
 		.ended = list ? node->first == NULL : kvw_node_is_null(node) || node->len == 0};
 }
 
-/* False: there are no more. An entry that is no text becomes empty. */
+/* Returns the next text. False: there are no more. An entry that is not a text is returned as
+ * empty. */
 static bool next_text(struct texts *texts, struct kvw_slice *out, struct kvw_place *place)
 {
 	const char *begin, *comma;
@@ -135,7 +136,7 @@ static bool has_texts(struct kvw_report *report, const struct kvw_node *node, co
 
 /* --- workers --- */
 
-/* The list being filled. */
+/* The list of workers that is being filled. */
 struct fill {
 	struct kvw_build *build;
 	size_t pairs;
@@ -177,7 +178,8 @@ static void report_full(struct fill *fill, struct kvw_place place, const char *s
 		KVW_MAX_WORKERS, KVW_PRODUCTION_STACK_MOST);
 }
 
-/* Adds one backend; model.len 0: no specific model. `shown`: "static_backends[3]". */
+/* Adds one backend; model.len 0: no specific model. shown: the place for messages, such as
+ * "static_backends[3]". */
 static enum kvw_err add_backend(struct fill *fill, struct kvw_slice url, struct kvw_slice model,
 	struct kvw_place place, const char *shown)
 {
@@ -211,7 +213,7 @@ static enum kvw_err add_backend(struct fill *fill, struct kvw_slice url, struct 
 	return err == KVW_OK ? kvw_build_end_worker(fill->build, met, place) : err;
 }
 
-/* Adds backends of one model, or with the models in `models`, one for each. */
+/* Adds backends that serve one model, or one each of the models in `models`. */
 static enum kvw_err add_backends(struct fill *fill, const char *path,
 	const struct kvw_node *backends, struct kvw_slice model, const struct kvw_node *models)
 {
@@ -239,7 +241,7 @@ static enum kvw_err add_backends(struct fill *fill, const char *path,
 	return err;
 }
 
-/* The YAML form: a mapping by model. */
+/* Adds the backends of the YAML form, a mapping by model. */
 static enum kvw_err add_by_model(struct fill *fill, const struct kvw_production_stack *stack)
 {
 	struct kvw_report *report = fill->build->walk.report;

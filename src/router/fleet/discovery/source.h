@@ -29,49 +29,52 @@ struct kvw_source {
 };
 
 /*
- * why NULL: the whole list, for the first time or changed; `workers` are complete (defaults filled,
- * each URL canonical and once) and borrowed during the call. count 0: there are none. partial: a
- * part of the source cannot be read now; its former workers stay in the list. why set: the list
- * cannot be read now; workers is NULL and count 0, and the former list stays in force. Called once
- * for each series of failures of one cause; the source has logged it and tries again by itself. The
- * text is for a metric or a page, in one line. Must not stop the source.
+ * Called with a source's list. why NULL: the whole list, for the first time or because it changed;
+ * `workers` are complete (defaults filled, each URL canonical and listed once) and borrowed during
+ * the call. count 0: the list is empty. partial: a part of the source cannot be read now; its
+ * former workers stay in the list. why set: the list cannot be read now; workers is NULL and count
+ * 0, and the former list stays in force. Called once for each series of failures of one cause; the
+ * source has logged it and tries again by itself. The text is for a metric or a page, in one line.
+ * Must not stop the source.
  */
 typedef void kvw_source_found_fn(void *arg, const struct kvw_source_ops *source,
 	const struct kvw_worker_config *workers, size_t count, bool partial, const char *why);
 
 #define KVW_SOURCE_ERRORS 16
 
-/* A part of a source with its own requests, for metrics. Any thread may read it. Times are of
+/* A part of a source that has its own requests, for metrics. Any thread may read it. Times are of
  * kvw_clock_ns. */
 struct kvw_source_part {
 	char name[128];                              /* fixed */
-	_Atomic int64_t event_ns;                    /* of its last event, or of the start */
+	_Atomic int64_t event_ns;                    /* time of the last event, or of the start */
 	/* Time of the source's last complete list, or of the start. */
 	_Atomic int64_t list_ns;
-	_Atomic int64_t failing_since_ns;            /* 0: it can be read */
-	_Atomic uint64_t errors[KVW_SOURCE_ERRORS]; /* by kind: error_name */
+	_Atomic int64_t failing_since_ns; /* time since which it cannot be read; 0: it can */
+	/* number of errors by kind; error_name has the kinds */
+	_Atomic uint64_t errors[KVW_SOURCE_ERRORS];
 };
 
 struct kvw_source_ops {
 	const char *name; /* "file", "dns": for logs and metrics */
 
-	/* Whether the configuration uses this source. */
+	/* Returns whether the configuration uses this source. */
 	bool (*configured)(const struct kvw_config *config);
 
 	/*
-	 * Only if configured. `config` is borrowed during the call. `found` may be called before
-	 * this returns, and after that from the loop. A source that finds nothing yet does not
-	 * fail: KVW_ENOMEM, or KVW_EIO, with the cause in the log.
+	 * Starts the source; called only if it is configured. `config` is borrowed during the call.
+	 * `found` may be called before this returns, and later from the loop. A source that finds
+	 * nothing yet does not fail. KVW_ENOMEM, or KVW_EIO with the cause in the log.
 	 */
 	enum kvw_err (*start)(struct event_base *base, const struct kvw_config *config,
 		kvw_source_found_fn *found, void *arg, struct kvw_source **out) KVW_MUST_CHECK;
 
-	/* Stops a source; `found` is not called any more. Not from within `found`. NULL is
+	/* Stops a source; `found` is not called any more. Must not be called from `found`. NULL is
 	 * allowed. */
 	void (*stop)(struct kvw_source *source);
 
-	/* The source's parts, and the names of their errors by kind, NULL at the end. The parts
-	 * live as long as the source. NULL, both: the source has no parts. Any thread. */
+	/* Returns the source's parts, and the names of their errors by kind, with NULL at the end.
+	 * The parts live as long as the source. Both members NULL: the source has no parts. Any
+	 * thread. */
 	size_t (*parts)(const struct kvw_source *source, const struct kvw_source_part **out);
 	const char *(*error_name)(size_t kind);
 };

@@ -1,8 +1,8 @@
 /*
- * worker_list.c - see worker_list.h.
+ * worker_list.c - reads lists of workers from worker files and URLs.
  *
- * A worker file goes the way of the configuration: the same document, walk, worker keys, defaults
- * and rules (config/build.h); only its top-level keys differ, and it may be an empty list.
+ * A worker file is read like the configuration: the same document, walk, worker keys, defaults and
+ * rules (config/build.h); only its top-level keys differ, and its list may be empty.
  */
 #include "fleet/discovery/worker_list.h"
 
@@ -19,7 +19,7 @@ static const char unknown_key[] =
 	"found an unknown key, expected `workers`, or keys of production-stack's dynamic "
 	"configuration such as `static_backends`";
 
-/* Reduces a build to its list of workers. */
+/* Ends a build and keeps only its list of workers. */
 static enum kvw_err end_build(struct kvw_build *build, enum kvw_err err, struct kvw_config **out)
 {
 	if (err == KVW_OK && build->walk.report->mistakes > 0)
@@ -134,7 +134,8 @@ enum kvw_err kvw_worker_list_of_urls(const char *const *urls, size_t count, stru
 	struct kvw_build build;
 	char *said = NULL;
 	size_t said_len;
-	FILE *nowhere = open_memstream(&said, &said_len); /* the source checked the URLs */
+	/* mistakes are not printed, since the source has checked the URLs */
+	FILE *nowhere = open_memstream(&said, &said_len);
 	enum kvw_err err;
 
 	if (nowhere == NULL)

@@ -28,8 +28,8 @@
 enum kvw_err kvw_worker_file_parse(const char *name, const char *text, size_t len, FILE *errors,
 	FILE *notes, struct kvw_config **out) KVW_MUST_CHECK;
 
-/* One worker for each URL, with all other keys at their defaults. The URLs differ, and are at most
- * KVW_MAX_WORKERS. KVW_EINVAL: one of the texts is no URL; KVW_ENOMEM. */
+/* Makes a list with one worker for each URL, and all other keys at their defaults. The URLs must
+ * differ, and be at most KVW_MAX_WORKERS. KVW_EINVAL: one of the texts is not a URL; KVW_ENOMEM. */
 enum kvw_err kvw_worker_list_of_urls(
 	const char *const *urls, size_t count, struct kvw_config **out) KVW_MUST_CHECK;
 

@@ -1,5 +1,6 @@
 /*
- * scale.c - see scale.h.
+ * scale.c - scales a pool's Deployment or StatefulSet from zero to one replica by the API of
+ * Kubernetes.
  */
 #include "fleet/wake/scale.h"
 
@@ -30,7 +31,8 @@ static bool on_line(void *arg, struct kvw_slice line)
 	return false;
 }
 
-/* The patch for a `scale` without replicas. NULL and *why NULL: it has one. */
+/* Makes the patch for a `scale` without replicas. NULL: if *why is NULL, it has a replica
+ * already. */
 static char *patch_of(struct kvw_slice body, const char **why)
 {
 	json_t *scale = json_loadb(body.data, body.len, 0, NULL), *replicas, *patch;

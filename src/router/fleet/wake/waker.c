@@ -1,8 +1,10 @@
 /*
- * waker.c - see waker.h.
+ * waker.c - calls the webhook and scales pools for models that must be woken; waker.h has the
+ * rules.
  *
  * A tick makes all decisions: the end of a call is only recorded, so that a call is never destroyed
- * within its own callback. A round uses one configuration, which stays until the round is over.
+ * within its own callback. A round of calls uses one configuration, which is kept until the round
+ * is over.
  */
 #include "fleet/wake/waker.h"
 
@@ -23,32 +25,32 @@
 
 #define ROOM         "wake"
 #define TICK_MS      50
-#define REST_MS      1000 /* between two ticks while discovery.wake.hold is 0 */
-#define BACK_OFF_MS  1000 /* after the first failure; then twice as long */
+#define REST_MS      1000 /* time between two ticks while discovery.wake.hold is 0 */
+#define BACK_OFF_MS  1000 /* delay after the first failure; doubled at each further one */
 #define BACK_OFF_MOST_MS 60000
 #define WHY          320
 
-/* A model that is, or was, to be woken. */
+/* A model that is being woken, or was to be. */
 struct sleeper {
 	struct sleeper *next;
 	struct kvw_wake_model *model;
 	struct kvw_waker *waker;
 	int64_t next_ns;       /* no round before */
-	unsigned failures;     /* rounds in a row that failed */
+	unsigned failures;     /* rounds that failed, in a row */
 
 	/* --- the round --- */
 	bool runs;
-	/* Settings of the round; NULL: none that are counted. */
+	/* Settings that the round holds; NULL: settings that are not counted. */
 	struct kvw_settings *settings;
 	const struct kvw_config *config;
-	size_t at;             /* the next target: 0 the webhook, then the pools */
+	size_t at; /* the next target of the round: 0 is the webhook, then follow the pools */
 	size_t calls;          /* made */
 	bool failed;
-	int64_t wait_ms;       /* the longest Retry-After */
+	int64_t wait_ms;       /* the longest Retry-After of this round */
 	struct kvw_webhook *hook; /* at most one of the two runs */
 	struct kvw_scale *scale;
-	bool ended;            /* the call ended, and ... */
-	char why[WHY];         /* ... the cause of its failure; empty: none */
+	bool ended;            /* the call has ended, and ... */
+	char why[WHY];         /* ... failed for this cause; empty: it succeeded */
 };
 
 struct kvw_waker {
@@ -64,7 +66,8 @@ static const struct kvw_config *config_of(const struct kvw_waker *waker)
 	return atomic_load(&waker->fleet->config);
 }
 
-/* A worker that no probe has reached yet may not listen. */
+/* Returns whether a worker of the model can be picked. A worker that no probe has reached yet may
+ * not listen. */
 static bool has_worker(struct kvw_waker *waker, const char *model)
 {
 	struct kvw_model *entry;
@@ -92,7 +95,7 @@ static void on_ended(void *arg, const char *why, int64_t wait_ms)
 	s->ended = true;
 }
 
-/* {"model": ..., "pool": its pool's name or null, "waiting": requests} */
+/* Writes {"model": ..., "pool": its pool's name or null, "waiting": requests}. */
 static char *body_of(const struct sleeper *s)
 {
 	char name[KVW_POOL_SHOWN] = "", *text;
@@ -109,7 +112,7 @@ static char *body_of(const struct sleeper *s)
 	return text;
 }
 
-/* Name of the last call's target, for logs. */
+/* Writes the name of the last call's target, for logs. */
 static void put_target(const struct sleeper *s, char *out, size_t room)
 {
 	if (s->at == 1)
@@ -138,7 +141,7 @@ static bool is_target(const struct sleeper *s, size_t at)
 	       kvw_wakes_pool_serves(s->config, at - 1, s->model->name);
 }
 
-/* Calls the next target. False: there is none. */
+/* Calls the next target of the round. False: there is none. */
 static bool call_next(struct sleeper *s)
 {
 	size_t count = 1 + s->config->pool_count, at;
@@ -225,8 +228,8 @@ static int64_t back_off_ms(const struct sleeper *s)
 	return ms > s->wait_ms ? ms : s->wait_ms;
 }
 
-/* Time to wait for workers after successful calls; requests from before a reload may wait although
- * hold is 0. */
+/* Returns how long to wait for workers after successful calls. Requests from before a reload may
+ * wait although hold is 0 now. */
 static int64_t patience_ms(const struct sleeper *s)
 {
 	int64_t hold_ms = config_of(s->waker)->discovery_wake_hold_ms;

@@ -3,7 +3,7 @@
  *
  * A round of calls is the webhook, then the `scale` of each pool of the model. A round is made when
  * the first request waits, again after a back-off if one of its calls failed, and again after
- * discovery.wake.hold if no worker has come by then and requests still wait. The sleep ends when a
+ * discovery.wake.hold if no worker has come by then and requests still wait. Waking ends when a
  * worker of the model can be picked.
  *
  * Threads: the control thread.

@@ -1,5 +1,6 @@
 /*
- * wakes.c - see wakes.h.
+ * wakes.c - models that have no worker at the moment: which of them may be woken, and how many
+ * requests wait for each.
  */
 #include "fleet/wake/wakes.h"
 
@@ -139,7 +140,8 @@ void kvw_wakes_hold(struct kvw_wake_model *model)
 {
 	atomic_store_explicit(&model->asked, true, memory_order_relaxed);
 	atomic_fetch_add_explicit(&model->held, 1, memory_order_relaxed);
-	/* Set even for a short wait: the request may leave before the control thread looks. */
+	/* Set even if a request waits only briefly: it may have left before the control thread
+	 * looks. */
 	if (atomic_load_explicit(&model->asleep_ns, memory_order_relaxed) == 0)
 		atomic_store_explicit(&model->wanted, true, memory_order_relaxed);
 }

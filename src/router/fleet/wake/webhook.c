@@ -1,5 +1,5 @@
 /*
- * webhook.c - see webhook.h.
+ * webhook.c - one POST of a small JSON body; only the status of its answer counts.
  */
 #include "fleet/wake/webhook.h"
 

@@ -14,19 +14,20 @@
 
 struct kvw_webhook;
 
-/* Called at the end. why NULL: the status is 2xx. wait_ms: Retry-After; 0: none. Must not destroy
- * the call. */
+/* Called when the call has ended. why NULL: the status is 2xx. wait_ms: Retry-After; 0: none. Must
+ * not destroy the call. */
 typedef void kvw_wake_ended_fn(void *arg, const char *why, int64_t wait_ms);
 
-/* Calls discovery.wake.webhook. body is copied. `ended` comes later, once, unless the call is
- * destroyed first. KVW_ENOMEM; KVW_EIO: token or authorities cannot be read, `why` has the
+/* Posts to discovery.wake.webhook. body is copied. `ended` comes later, once, unless the call is
+ * destroyed first. KVW_ENOMEM; KVW_EIO: token or authorities cannot be read, and `why` has the
  * cause. */
 enum kvw_err kvw_webhook_start(struct kvw_curl_loop *loop, const struct kvw_config *config,
 	const char *body, kvw_wake_ended_fn *ended, void *arg, char *why, size_t room,
 	struct kvw_webhook **out) KVW_MUST_CHECK;
-void kvw_webhook_destroy(struct kvw_webhook *hook); /* NULL is allowed; not from `ended` */
+/* NULL is allowed; must not be called from `ended` */
+void kvw_webhook_destroy(struct kvw_webhook *hook);
 
-/* user: the CURLOPT_PRIVATE passed to the loop's `done`. */
+/* Handles the end of a transfer. user: the CURLOPT_PRIVATE that the loop passes to `done`. */
 void kvw_webhook_done(void *user, CURLcode code);
 
 #endif

@@ -11,8 +11,8 @@
 #include "proxy/loop.h"
 #include "proxy/pd.h"
 
-/* Picks for a request that may be sent to this worker alone. The reason is the strategy's for the
- * whole set. */
+/* Lets the strategy pick for a request that may go to this worker alone. The reason stays the one
+ * that the strategy had for the whole set. */
 static enum kvw_err pick_admitted(struct kvw_exchange *x, struct kvw_candidates *set)
 {
 	struct kvw_decision *decision = &x->attempt.decision;
@@ -20,7 +20,7 @@ static enum kvw_err pick_admitted(struct kvw_exchange *x, struct kvw_candidates 
 	bool strays = kvw_pd_strays(set);
 	enum kvw_err err;
 
-	x->loop->candidates.version = set->version = 0; /* the next read refills them */
+	x->loop->candidates.version = set->version = 0; /* the next read fills them again */
 	for (size_t i = 0; i < x->loop->candidates.count; i++)
 		x->loop->candidates.items[i].usable &= x->loop->candidates.items[i].id == id;
 	err = kvw_request_pick(x, set);
@@ -69,7 +69,8 @@ static const char *reason_of(const struct kvw_estimate *estimate)
 	return estimate->verdict == KVW_WOULD_GO ? "free" : whys[estimate->why];
 }
 
-/* An estimate (admission/estimate.h): the real worker and wait are known when the request comes. */
+/* In a dry run: notes an estimate (admission/estimate.h), since the real worker and wait are known
+ * only when the request comes. */
 static enum kvw_stepped admission_dry(struct kvw_exchange *x, struct kvw_way *way)
 {
 	struct kvw_explanation *e = x->dry;

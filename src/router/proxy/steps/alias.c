@@ -1,5 +1,6 @@
 /*
- * alias.c - refuses a request whose alias could not be replaced: an alias reaches no worker.
+ * alias.c - refuses a request that names an alias which could not be replaced in its body, since no
+ * worker knows an alias.
  */
 #include "proxy/step.h"
 

@@ -1,5 +1,5 @@
 /*
- * choice.c - the strategy chooses.
+ * choice.c - lets the strategy choose a worker.
  */
 #include "proxy/step.h"
 

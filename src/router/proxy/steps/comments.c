@@ -1,6 +1,5 @@
 /*
- * comments.c - the request is known, and may wait from now on: its client gets comments meanwhile
- * (silence.h).
+ * comments.c - starts the comments for a client whose request may wait from now on (silence.h).
  */
 #include "proxy/step.h"
 

@@ -1,5 +1,5 @@
 /*
- * connect.c - connects to the request's worker: by an idle connection, or a new one.
+ * connect.c - connects to the chosen worker: by an idle connection, or a new one.
  */
 #include "proxy/step.h"
 

@@ -1,5 +1,5 @@
 /*
- * group.c - the group of a request whose model is divided, and the refusal where it can have none.
+ * group.c - refuses a request whose model is divided into groups, where it can have none of them.
  */
 #include "proxy/step.h"
 
@@ -10,8 +10,8 @@
 #include "proxy/loop.h"
 #include "proxy/reply.h"
 
-/* Refuses a request for a tester's group that does not exist, or a body into which the group's name
- * for the model cannot be written. */
+/* Refuses a request for a group that does not exist, or one into whose body the group's name for
+ * the model cannot be written. */
 static bool refuse_group(struct kvw_exchange *x)
 {
 	struct kvw_slice wish = x->division.wish;

@@ -1,6 +1,6 @@
 /*
- * key_fields.c - refuses a body that was not read, from which members that its key may not send
- * cannot be removed.
+ * key_fields.c - refuses a body that was not read, if its key may not send some members: kvway
+ * cannot remove them from such a body.
  */
 #include "proxy/step.h"
 

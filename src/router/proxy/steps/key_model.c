@@ -2,7 +2,8 @@
  * key_model.c - refuses a model that the request's key may not use: the model that the worker will
  * read in the body.
  *
- * In a body that was not scanned to its end, the last `model`, which counts, may be unknown.
+ * Of several members `model` the last one counts, which is unknown if the body was not scanned to
+ * its end.
  */
 #include "proxy/step.h"
 
@@ -12,7 +13,7 @@
 #include "proxy/loop.h"
 #include "proxy/understand.h"
 
-/* The model that a worker will read; len 0: not known for certain. */
+/* Returns the model that a worker will read; len 0: not known for certain. */
 static struct kvw_slice model_read_by_worker(const struct kvw_exchange *x)
 {
 	return kvw_upload_has_body(&x->upload) ? kvw_request_body_model(x) : x->named.text;

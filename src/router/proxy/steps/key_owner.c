@@ -10,7 +10,7 @@
 #include "proxy/reply.h"
 #include "proxy/whose.h"
 
-/* Refuses an unread body, which may continue a response. */
+/* Refuses a body that was not read, since it may continue another tenant's response. */
 static bool refuse_unread(struct kvw_exchange *x)
 {
 	char message[256];
@@ -26,7 +26,7 @@ static bool refuse_unread(struct kvw_exchange *x)
 	return true;
 }
 
-/* Refuses another tenant's response, or one that may be, as nonexistent. */
+/* Refuses a request for a response that is, or may be, another tenant's, as if it did not exist. */
 static bool refuse_foreign(struct kvw_exchange *x)
 {
 	struct kvw_slice id = kvw_exchange_kept(x);

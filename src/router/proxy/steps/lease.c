@@ -1,6 +1,5 @@
 /*
- * lease.c - the worker is chosen: begins an attempt there, which takes its share of the worker's
- * load.
+ * lease.c - begins an attempt at the chosen worker, which books the attempt's load on the worker.
  */
 #include "proxy/step.h"
 
@@ -10,7 +9,8 @@
 
 #define SEQUENCES_UNKNOWN (UINT32_C(1) << 16)
 
-/* Most requests that the engine counts for this one: one for each answer to each prompt. */
+/* Returns how many sequences the engine runs for this request at most: one for each answer to each
+ * prompt. */
 static uint32_t sequences_of(const struct kvw_exchange *x)
 {
 	uint32_t choices = x->route.choices > 1 ? x->route.choices : 1;
@@ -23,7 +23,7 @@ static uint32_t sequences_of(const struct kvw_exchange *x)
 	case KVW_API_RESPONSES:
 	case KVW_API_MESSAGES:
 		return choices;
-	case KVW_API_CHAT: /* a batch of prompts, too */
+	case KVW_API_CHAT: /* also for a batch of prompts */
 		return x->route.chain_count > 1 ? x->route.chain_count * choices : choices;
 	case KVW_API_COMPLETIONS:
 	case KVW_API_EMBEDDINGS:

@@ -1,5 +1,5 @@
 /*
- * limits.c - checks the limits of the request's key, tenant and model. Charges the request once
+ * limits.c - checks the limits of the request's key, tenant and model, and charges the request once
  * (rate.h).
  */
 #include "proxy/step.h"
@@ -38,7 +38,8 @@ static size_t parties_of(
 			add_party(parties, &count, KVW_RATE_TENANT, tenant,
 				KVW_RATE_LIMITS_OF(limit));
 	}
-	/* The model of an alias, of a group, or of a body that names none: the guard set it. */
+	/* The model behind an alias, of a group, or meant by a body that names none; earlier steps
+	 * have set it. */
 	limit = kvw_config_served_rate(x->config,
 		x->named.meant != NULL ? kvw_slice_of(x->named.meant->name) : kvw_groups_model(x));
 	if (limit != NULL)
@@ -51,7 +52,8 @@ static size_t parties_of(
 
 static uint64_t prompt_tokens(struct kvw_exchange *x)
 {
-	/* For a complete body, the client's bytes, without those that rewrite.c has added. */
+	/* For a complete body these are the client's own bytes, without those that rewrite.c has
+	 * added. */
 	bool announced =
 		!x->upload.body.done && x->upload.content_length > x->upload.body.payload_bytes;
 	uint64_t bytes = announced ? x->upload.content_length : x->upload.body.payload_bytes;
@@ -63,21 +65,21 @@ static uint64_t prompt_tokens(struct kvw_exchange *x)
 	return kvw_request_tokens(&x->route);
 }
 
-/* Sequences that an engine writes for the request; 0: it only reads. */
+/* Returns how many sequences an engine writes for the request; 0: it only reads. */
 static uint64_t answers_of(const struct kvw_exchange *x)
 {
 	uint64_t choices = x->route.choices > 1 ? x->route.choices : 1;
 
 	switch (x->path.api) {
 	case KVW_API_COMPLETIONS:
-	case KVW_API_CHAT: /* a batch of prompts, too */
+	case KVW_API_CHAT: /* also for a batch of prompts */
 		return x->route.chain_count > 1 ? choices * x->route.chain_count : choices;
 	case KVW_API_RESPONSES:
 	case KVW_API_MESSAGES:
 	case KVW_API_AUDIO:
 	case KVW_API_GENERATE:
 	case KVW_API_CHAT_BATCH:
-	/* the body was not read: requests that generate come to this path, too */
+	/* the body was not read; this path takes requests that generate, too */
 	case KVW_API_INVOCATIONS:
 		return choices;
 	default:
@@ -100,7 +102,7 @@ static const enum kvw_counter counters[KVW_RATE_LIMITED_COUNT] = {
 	[KVW_RATE_CONCURRENT] = KVW_COUNT_RATE_CONCURRENT,
 };
 
-/* Types of errors as OpenAI's clients know them. */
+/* Returns the type of error as OpenAI's clients know it. */
 static const char *error_type_of(enum kvw_rate_limited limit)
 {
 	return limit == KVW_RATE_TOKENS || limit == KVW_RATE_DAY ? "tokens" : "requests";
@@ -170,7 +172,8 @@ static void note_short(struct kvw_exchange *x, const struct kvw_explained_limit 
 				x->dry, "429 now: no %s left of its %s", names[i], limit->of);
 }
 
-/* Notes each party's rest, and whether one has less than the request's expected use. */
+/* In a dry run: notes what is left for each party, and whether it is less than the request's
+ * expected use. */
 static enum kvw_stepped limits_dry(struct kvw_exchange *x, struct kvw_way *way)
 {
 	static const char *const kinds[KVW_RATE_KINDS] = {"key", "tenant", "model"};

@@ -1,6 +1,6 @@
 /*
- * model_named.c - refuses a body that names no model, where workers serve several models and models
- * have limits.
+ * model_named.c - refuses a body that names no model, if the workers serve several models and
+ * limits are set for models.
  */
 #include "proxy/step.h"
 

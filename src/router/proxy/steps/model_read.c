@@ -1,5 +1,6 @@
 /*
- * model_read.c - a body must show its model where workers serve different ones (unread.h).
+ * model_read.c - refuses a body in which the model cannot be read, if the workers serve different
+ * ones (unread.h).
  */
 #include "proxy/step.h"
 

@@ -1,5 +1,5 @@
 /*
- * pin.c - sends a request that names its worker there (http.pin).
+ * pin.c - sends a request that names its worker to that worker (http.pin).
  */
 #include "proxy/step.h"
 

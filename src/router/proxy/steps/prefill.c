@@ -1,7 +1,8 @@
 /*
- * prefill.c - the prompt is prefilled by another worker, while the decoder's place is held. (pd.h)
+ * prefill.c - has the prompt prefilled by another worker, while the decoder's place is held (pd.h).
  *
- * The one step that waits behind the lease: where it waited, the way goes on with it.
+ * This is the only step that waits after the lease was taken; the request then continues with this
+ * step.
  */
 #include "proxy/step.h"
 
@@ -45,7 +46,7 @@ static bool begin_leg(struct kvw_exchange *x, struct kvw_way *way)
 	return false;
 }
 
-/* A leg has failed, and the decoder gets the request whole. False: it must not. */
+/* Lets the decoder serve the request whole after a failed leg. False: it must not. */
 static bool fall_back(struct kvw_exchange *x)
 {
 	bool whole;

@@ -1,13 +1,15 @@
 /*
- * prefiller.c - the other worker of a pair: also of a decoder that others have chosen. (pd.h)
+ * prefiller.c - picks the prefiller of a pair, also for a decoder that another step has chosen
+ * (pd.h).
  */
 #include "proxy/step.h"
 
 #include "proxy/loop.h"
 #include "proxy/pd.h"
 
-/* A worker was chosen before a pair was looked for: by admission, or by a strategy that computes no
- * costs. One that keeps what the request names, or is tried after its ejection, serves it whole. */
+/* Returns whether a chosen worker may still get a prefiller: it was chosen before a pair was looked
+ * for, by admission, or by a strategy that computes no costs. A worker that keeps an object which
+ * the request names, or that is tried after an ejection, serves the request whole. */
 static bool is_open(const struct kvw_exchange *x)
 {
 	return x->attempt.picked &&
@@ -16,7 +18,8 @@ static bool is_open(const struct kvw_exchange *x)
 						  x->pd->state == KVW_PD_PREFILLED)));
 }
 
-/* A strategy without costs would take the prefiller for its choice of this session or turn. */
+/* Picks the prefiller without the strategy, if it computes no costs: it would take the prefiller
+ * for its choice in this session or turn. */
 static void pick_prefiller(struct kvw_exchange *x, struct kvw_way *way)
 {
 	if (!kvw_pd_chooses(x))

@@ -1,6 +1,6 @@
 /*
  * promise.c - notes the promise of the request's service level and its arrival, also for requests
- * that go on without waiting.
+ * that never wait.
  */
 #include "proxy/step.h"
 

@@ -1,5 +1,5 @@
 /*
- * shadow.c - makes copies for watched groups, now that the request is on its way (shadow.h).
+ * shadow.c - makes copies for watched groups, once the request is on its way (shadow.h).
  */
 #include "proxy/step.h"
 

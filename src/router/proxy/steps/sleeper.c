@@ -1,5 +1,5 @@
 /*
- * sleeper.c - sends a request that ends an engine's sleep to a sleeping worker.
+ * sleeper.c - sends a request that wakes an engine to a worker that sleeps.
  */
 #include "proxy/step.h"
 

@@ -1,9 +1,10 @@
 /*
- * split.c - would one worker that prefills and another that decodes cost less than one alone? (pd.h)
+ * split.c - decides whether two workers, one that prefills and one that decodes, would cost less
+ * than one alone (pd.h).
  *
- * Where pd.whole lets workers of role prefill have whole requests, this step also decides whether
- * one of them has this one; else the strategy, which does not know what that costs, is left those
- * that decode.
+ * Where pd.whole lets workers of role prefill serve whole requests, this step also decides whether
+ * one of them serves this request. If none does, the step leaves the workers that decode to the
+ * strategy, which does not know the price of the others.
  */
 #include "proxy/step.h"
 

@@ -13,8 +13,8 @@ static enum kvw_stepped wake_run(struct kvw_exchange *x, struct kvw_way *way)
 	uint32_t owner;
 
 	(void)way;
-	/* A request for an object that one known worker keeps does not queue: that worker serves the
-	 * request even while it is drained. */
+	/* A request for an object that one known worker keeps does not wait here: that worker
+	 * serves the request even while it is drained. */
 	return !kvw_whose_worker(x, &owner) && kvw_waking_queue(x) ? KVW_STEP_WAITS : KVW_STEP_ON;
 }
 

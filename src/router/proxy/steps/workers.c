@@ -1,5 +1,6 @@
 /*
- * workers.c - finds the workers that could have the request: of its model and group, not tried yet.
+ * workers.c - finds the workers that could have the request: those of its model and group that it
+ * has not tried.
  */
 #include "proxy/step.h"
 
@@ -18,7 +19,7 @@ static enum kvw_stepped workers_run(struct kvw_exchange *x, struct kvw_way *way)
 	return x->division.fault == KVW_GROUP_GOOD ? kvw_lacking_model(x) : KVW_STEP_AGAIN;
 }
 
-/* Notes the strategy's view of each worker, whichever step then chooses. */
+/* In a dry run: notes the strategy's view of each worker, whichever step chooses later. */
 static enum kvw_stepped workers_dry(struct kvw_exchange *x, struct kvw_way *way)
 {
 	const struct kvw_strategy_ops *ops = x->strategy->ops;

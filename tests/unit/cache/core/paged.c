@@ -1,5 +1,6 @@
 /*
- * paged.c - see the header.
+ * paged.c - an engine's paged KV cache for tests, in several layouts, whose keys and values are a
+ * function of a fragment's number, and of token, layer, head and position.
  */
 #include <check.h>
 #include <math.h>

@@ -1,4 +1,7 @@
-/* fake_objects.c - see fake_objects.h. */
+/*
+ * fake_objects.c - objects.h and what the server asks of segment.h, in plain memory, and as
+ * obedient or as unwilling as a test wants.
+ */
 #include "fake_objects.h"
 
 #include <stdio.h>

@@ -1,4 +1,4 @@
-/* server_scene.c - see server_scene.h. */
+/* server_scene.c - a server over fake objects, and a client of plain sockets, for tests. */
 #include "server_scene.h"
 
 #include <arpa/inet.h>

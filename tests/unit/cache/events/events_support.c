@@ -1,5 +1,5 @@
 /*
- * events_support.c - see the header.
+ * events_support.c - surroundings that a test owns, and blocks to report.
  */
 #include <assert.h>
 #include <stdio.h>

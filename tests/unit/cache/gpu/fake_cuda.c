@@ -1,5 +1,5 @@
 /*
- * fake_cuda.c - see fake_cuda.h.
+ * fake_cuda.c - a driver without a device: libcuda's entry points over memory of this machine.
  */
 #include "fake_state.h"
 

@@ -1,5 +1,5 @@
 /*
- * paged_memory.c - see paged_memory.h.
+ * paged_memory.c - random layouts in memory of a machine or of a device, and the naive way to copy.
  */
 #include "paged_memory.h"
 

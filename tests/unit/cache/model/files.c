@@ -1,5 +1,5 @@
 /*
- * files.c - see the header.
+ * files.c - a clock, a disk in memory under it, and what can go wrong with the disk.
  */
 #include <errno.h>
 #include <stdlib.h>

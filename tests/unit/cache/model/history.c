@@ -1,9 +1,10 @@
 /*
- * history.c - see the header.
+ * history.c - random histories of a whole cache, through the public header only, against the
+ * oracle.
  *
- * Presence is proved in two ways. In a roomy profile nothing is ever evicted, so whatever was put must
- * be found until it is erased, expires, or a fault may have hit it. In a tight one a chunk must be
- * found right after its put, and a pinned one as long as nothing else takes room.
+ * Presence is proved in two ways. In a roomy profile nothing is ever evicted, so whatever was put
+ * must be found until it is erased, expires, or a fault may have hit it. In a tight one a chunk
+ * must be found right after its put, and a pinned one as long as nothing else takes room.
  *
  * The cache's own events are a third witness. Copies are counted, as an engine's are: a chunk that
  * was erased under a lease leaves when the lease does, and may have been put again by then. A tier
@@ -72,7 +73,8 @@ static void close_cache(struct history *h)
 static void do_reopen(struct history *h)
 {
 	bool crash = h->p->crashes && model_random_below(h, 2) == 0;
-	bool lossy = crash || h->faulty; /* a disk that fails may refuse what close would make durable */
+	/* a disk that fails may refuse what close would make durable */
+	bool lossy = crash || h->faulty;
 
 	if (model_random_below(h, 2) == 0)
 		model_drain(h);
@@ -160,7 +162,8 @@ static void check_the_end(struct history *h)
 	model_unpin_all(h);
 	if (h->faulty)
 		do_faults(h);
-	model_pass_time(h, 4 * SECOND); /* a get that left early may have loads under way on a slow disk */
+	/* a get that left early may have loads under way on a slow disk */
+	model_pass_time(h, 4 * SECOND);
 	model_do_reset(h);
 	model_step_until_idle(h);
 	model_hear(h);

@@ -1,6 +1,7 @@
 /*
- * oracle.c - see the header. Bytes: the number, the generation, then a sequence that follows from
- * both, so that no piece of one chunk looks like a piece of another.
+ * oracle.c - what a cache may say, kept as a plain array: one entry for each chunk of a history.
+ * Bytes: the number, the generation, then a sequence that follows from both, so that no piece of
+ * one chunk looks like a piece of another.
  */
 #include <stdlib.h>
 #include <string.h>

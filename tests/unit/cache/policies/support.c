@@ -1,4 +1,4 @@
-/* support.c - see support.h */
+/* support.c - a tier of entries in chains, as a policy sees one, and a strict watch over it. */
 #include "support.h"
 
 uint64_t test_random(uint64_t *state)

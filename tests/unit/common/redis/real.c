@@ -1,5 +1,6 @@
 /*
- * real.c - see the header.
+ * real.c - a redis-server of the test's own, in a temporary folder, on free ports and a Unix
+ * socket.
  */
 #include "real.h"
 

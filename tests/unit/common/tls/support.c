@@ -1,4 +1,6 @@
-/* support.c - see support.h. */
+/*
+ * support.c - two ends of a TLS connection in one thread, with a wire between them that tests own.
+ */
 #include "support.h"
 
 #include <openssl/evp.h>

@@ -1,5 +1,5 @@
 /*
- * support.c - see support.h.
+ * support.c - recorded frames from files, bytes from hex, and text to compare.
  */
 #include <check.h>
 #include <ctype.h>

@@ -1,5 +1,6 @@
 /*
- * fixture.c - see fixture.h.
+ * fixture.c - a small fleet for the tests of src/router/admin: workers on closed loopback ports, a
+ * configuration made by hand.
  */
 #include "fixture.h"
 

@@ -1,5 +1,5 @@
 /*
- * prom.c - see prom.h.
+ * prom.c - a strict reader of Prometheus text 0.0.4, for tests.
  */
 #include "prom.h"
 

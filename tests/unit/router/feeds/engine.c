@@ -1,5 +1,6 @@
 /*
- * engine.c - see engine.h.
+ * engine.c - a publisher of KV events as vLLM's is: PUB, and a ROUTER that replays what was
+ * published.
  */
 #include "engine.h"
 

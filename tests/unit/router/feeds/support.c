@@ -1,5 +1,5 @@
 /*
- * support.c - see support.h.
+ * support.c - a fleet with its exact view and spaces, and a feed over them, for tests of modules.
  */
 #include "support.h"
 

@@ -1,4 +1,4 @@
-/* fake_dns.c - see fake_dns.h. */
+/* fake_dns.c - a name server on loopback, by UDP and TCP, in the event loop of the test. */
 #include "fake_dns.h"
 
 #include <arpa/inet.h>

@@ -1,5 +1,5 @@
 /*
- * fleet_support.c - see fleet_support.h.
+ * fleet_support.c - a fleet of workers on loopback ports, for tests that need one.
  */
 #include "fleet_support.h"
 

@@ -1,4 +1,7 @@
-/* legs_check.c - see legs_check.h. */
+/*
+ * legs_check.c - the two bodies of a request that is prefilled elsewhere, held against a tree of
+ * jansson.
+ */
 #include "legs_check.h"
 
 #include <jansson.h>

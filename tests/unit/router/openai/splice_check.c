@@ -1,4 +1,4 @@
-/* splice_check.c - see splice_check.h. */
+/* splice_check.c - one body and its splice, held against a tree of jansson. */
 #include "splice_check.h"
 
 #include <jansson.h>

@@ -1,5 +1,5 @@
 /*
- * loop_fixture.c - see loop_fixture.h.
+ * loop_fixture.c - one event loop without its thread, turned by the test itself.
  */
 #include "loop_fixture.h"
 #include "fleet/fleet_internal.h"

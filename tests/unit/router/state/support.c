@@ -1,4 +1,4 @@
-/* support.c - see support.h. */
+/* support.c - snapshots in memory, for the tests of the format and of what reads it. */
 #include "support.h"
 
 #include <stdlib.h>
