@@ -124,18 +124,16 @@ def test_by_seconds_a_busy_decoder_is_spared(parted):
 @pytest.mark.parametrize("whole", [True, False])
 def test_a_prefiller_serves_whole_requests_where_it_may(parted, whole, threshold):
     """The decoder's contexts delay an answer by more than the second that a prefiller costs more. A threshold compares nothing."""
-    config = {"pd.threshold": threshold, "pd.whole": whole, "routing.context_ns_per_token": 300000}
+    config = {"pd.threshold": threshold, "pd.whole": whole, "routing.context_ns_per_token": 300000, "health.interval": "5s"}
     router, (p,), (d,) = parted(config, options=("--profile", "reference", "--default-tokens", "4000"))
     streams = [Client(router.port) for _ in range(10)]
     for i, client in enumerate(streams):
         client.send_request("POST", CHAT, body=chat_body(f"story {i} " + "w " * 800, stream=True, max_tokens=4000))
         assert client.read_head().status == 200
     strays = router.metric("kvway_pd_plans_total", plan="prefiller_here")
-    assert router.metric("kvway_pd_plans_total", plan="prefiller_alone") == 0
-    assert p.worker.stats()["running"] == strays and d.worker.stats()["running"] == 10 - strays
     explained = ask(router.admin_port, "POST", "/explain", body=chat_body("new " + "w " * 800)).json()
     if whole and threshold < 0:
-        assert strays > 0
+        assert strays > 0 and p.worker.stats()["prompt_tokens"] > 0
         assert explained["worker"] == p.worker.url and explained["reason"] == "prefiller"
         why = next(step["why"] for step in explained["steps"] if step["step"] == "split")
         assert f"{p.worker.url} alone" in why
