@@ -28,7 +28,8 @@ VERSIONS = ("1.29", "1.33", "1.37")
 IMAGE = "registry.example/vllm:1"
 JUMPSTART = ["--image", IMAGE, "--model-source", "s3://models/deepseek?region=us-west-2", "--cache", "kvtier"]
 PAGES = sorted((DATA / "pages").glob("*.yaml"))  # test_render_pages.py
-CASES = {"s3_tiered": [], "redis_kvaware": [], "fsx_plain": [], "lmi_redis": [], "autoscaled": [], "jumpstart": JUMPSTART}
+CASES = {"s3_tiered": [], "redis_kvaware": [], "fsx_plain": [], "lmi_redis": [], "autoscaled": [], "jumpstart": JUMPSTART,
+         "pools": [], "pools_cached": []}  # fmt: skip
 
 
 def run(*argv, stdin=None):
@@ -97,6 +98,7 @@ WORKER = "spec.worker."
 CACHE = "spec.kvCacheSpec"
 SCALING = "spec.autoScalingSpec"
 ROUTING = "spec.intelligentRoutingSpec"
+POOLS = {"prefillSpec": {}, "decodingSpec": {}}
 TEXT = '\u00e9 "quoted" \\ {{x}}: # & * ! % @ `\n\t\x7f\x85\u2028\ufeff'
 VARIANTS = {
     "no cache": [put(CACHE, None)],
@@ -118,6 +120,15 @@ VARIANTS = {
     "autoscaled": [put(SPEC + "replicas", None), put(SCALING, {"maxReplicaCount": 3})],
     "autoscaled from none": [put(SCALING, {"minReplicaCount": 0, "maxReplicaCount": 1, "cloudWatchTriggerList": []})],
     "routers autoscaled": [put(ROUTING + ".autoScalingSpec", {"minReplicaCount": 2, "scaleDownStabilizationTime": 0})],
+    "two pools": [put(SPEC + "pdSpec", POOLS)],
+    "two pools, autoscaled": [put(SPEC + "pdSpec", {**POOLS, "autoScalingSpec": {"prefillAutoScaling": {}, "decodingAutoScaling": {}}})],
+    "two pools, own places": [
+        put(SPEC + "instanceType", None), put(SPEC + "nodeAffinity", {"preferredDuringSchedulingIgnoredDuringExecution": []}),
+        put(SPEC + "pdSpec", {"prefillSpec": {"nodeSelector": {"node.kubernetes.io/instance-type": "ml.p5.48xlarge", "on": "true"}},
+                              "decodingSpec": {"replicas": 4}, "topologySpec": {"sameAZ": False}}),
+    ],
+    "two pools, kvaware": [put(ROUTING + ".routingStrategy", "kvaware"), put(SPEC + "pdSpec", POOLS)],
+    "two pools, a shell": [put(WORKER + "command", ["sh", "-c", "exec vllm serve m"]), put(SPEC + "pdSpec", POOLS)],
     "one router, autoscaled": [
         put(ROUTING, {"enabled": True, "routingStrategy": "kvaware", "autoScalingSpec": {}}), put(SCALING, {}),
     ],
@@ -217,9 +228,9 @@ def check_rights(found, discovery, router):
     if "dns" in discovery:
         assert kinds == [] and router["automountServiceAccountToken"] is False
         return
-    (pool,) = discovery["kubernetes"]["pools"]
-    service = found["Service", pool["service"]]["spec"]
-    assert pool["port"] in {port["name"] for port in service["ports"]} and service["clusterIP"] == "None"
+    for pool in discovery["kubernetes"]["pools"]:
+        service = found["Service", pool["service"]]["spec"]
+        assert pool["port"] in {port["name"] for port in service["ports"]} and service["clusterIP"] == "None"
     assert kinds == ["Role", "RoleBinding"] and router["automountServiceAccountToken"] is True
     name = router["serviceAccountName"]
     (rule,) = found["Role", name]["rules"]

@@ -4,6 +4,8 @@
  * The admin address is on loopback only: probes and Prometheus use the clients' address, which has
  * /health, /ready and /metrics as well, and nothing by which a router could be changed.
  */
+#include <inttypes.h>
+
 #include "render/objects.h"
 #include "render/yaml.h"
 
@@ -50,6 +52,12 @@ void kvw_render_config(FILE *out, const struct kvw_plan *plan)
 		kvw_yaml_line(out, 1, "group: \"%s.%s\"", plan->namespace, plan->name);
 	}
 	kvw_render_discovery(out, plan);
+	if (plan->split) {
+		kvw_yaml_line(out, 0, "pd:");
+		kvw_yaml_line(out, 1, "transfer: %s", plan->transfer);
+		if (plan->threshold >= 0)
+			kvw_yaml_line(out, 1, "threshold: %" PRId64, plan->threshold);
+	}
 	if (plan->events)
 		kvaware(out, plan);
 	kvw_yaml_line(out, 0, "health:");

@@ -3,9 +3,10 @@
  *
  * A single worker is found by the DNS name of its headless Service. kvway then needs no right in
  * the cluster, and its pods get no token. Several workers, or as many as an autoscaler makes, are
- * found by the EndpointSlices of the same Service: these change within a second, while a cluster's
- * DNS takes 5 to 30 s; they name the pod of each address, and have none of the pods' settings.
- * kvway's account may then only list and watch EndpointSlices in this namespace.
+ * found by the EndpointSlices of the same Service, and those of two pools by the EndpointSlices of
+ * both pools' Services: these change within a second, while a cluster's DNS takes 5 to 30 s; they
+ * name the pod of each address, and have none of the pods' settings. kvway's account may then only
+ * list and watch EndpointSlices in this namespace.
  *
  * In both cases a worker's pod waits before it ends (KVW_NOTICE_S), because other clients may find
  * it by DNS.
@@ -19,6 +20,14 @@ void kvw_render_discovery(FILE *out, const struct kvw_plan *plan)
 	if (plan->several) {
 		kvw_yaml_line(out, 1, "kubernetes:");
 		kvw_yaml_line(out, 2, "pools:");
+		for (int id = 0; plan->split && id < KVW_POOLS; id++) {
+			kvw_yaml_line(
+				out, 2, "- service: %s%s", plan->name, plan->pools[id].suffix);
+			kvw_yaml_line(out, 3, "port: http");
+			kvw_yaml_line(out, 3, "role: %s", plan->pools[id].role);
+		}
+		if (plan->split)
+			return;
 		kvw_yaml_line(out, 2, "- service: %s-workers", plan->name);
 		kvw_yaml_line(out, 3, "port: http");
 		return;

@@ -17,6 +17,8 @@ static const struct component {
 	[KVW_COMPONENT_KVTIERD] = {"kvtierd", "cache"},
 };
 
+#define ROLE_LABEL "kvway.io/role" /* kvway's own label of the objects of one pool */
+
 /* Returns whether a label is the user's: kvway's own begin with app.kubernetes.io/. */
 static bool is_users(const struct kvw_node *label)
 {
@@ -30,6 +32,8 @@ void kvw_object_selector(
 	kvw_yaml_pair(out, depth, "app.kubernetes.io/instance", plan->name);
 	kvw_yaml_line(
 		out, depth, "app.kubernetes.io/component: %s", components[component].component);
+	if (component == KVW_COMPONENT_WORKER && plan->pool != NULL)
+		kvw_yaml_line(out, depth, ROLE_LABEL ": %s", plan->pool->role);
 }
 
 void kvw_object_labels(
@@ -44,7 +48,8 @@ void kvw_object_labels(
 		kvw_yaml_pair(out, depth, "app.kubernetes.io/version", plan->model_version);
 	for (const struct kvw_node *node = users != NULL ? users->first : NULL; node != NULL;
 		node = node->next)
-		if (is_users(node))
+		if (is_users(node) &&
+			(plan->pool == NULL || strcmp(node->key->text, ROLE_LABEL) != 0))
 			kvw_yaml_texts(out, depth, node->key->text, node->text);
 }
 

@@ -14,6 +14,7 @@
 #include "openai/api_path.h"
 #include "render/plan_engine.h"
 #include "render/plan_model.h"
+#include "render/plan_pools.h"
 #include "render/plan_share.h"
 #include "settings/suggest.h"
 
@@ -241,61 +242,6 @@ static void take_routing(struct maker *m)
 	take_session_key(m);
 }
 
-static void unused(struct maker *m, enum kvw_field_id id, const char *why)
-{
-	kvw_report_mistake(m->notes, m->manifest->nodes[id]->key->place, kvw_fields[id].path,
-		"not used: %s", why);
-}
-
-static struct kvw_scaling read_scaling(struct maker *m, enum kvw_field_id least,
-	enum kvw_field_id most, enum kvw_field_id up, enum kvw_field_id down)
-{
-	const struct kvw_manifest *manifest = m->manifest;
-	struct kvw_scaling scaling = {.on = true,
-		.least = (int)kvw_manifest_int(manifest, least),
-		.most = (int)kvw_manifest_int(manifest, most),
-		.up_s = (int)kvw_manifest_int(manifest, up),
-		.down_s = (int)kvw_manifest_int(manifest, down)};
-	char text[160];
-
-	if (scaling.least > scaling.most) {
-		snprintf(text, sizeof(text),
-			"found at least %d and at most %d replicas, expected no more than "
-			"`maxReplicaCount`",
-			scaling.least, scaling.most);
-		mistake(m, field_given(m, least) ? least : most, text);
-	}
-	if (scaling.least == 0) {
-		scaling.least = 1;
-		unused(m, least, "a HorizontalPodAutoscaler keeps at least one pod");
-	}
-	return scaling;
-}
-
-static void take_scaling(struct maker *m)
-{
-	struct kvw_plan *plan = m->plan;
-
-	if (field_given(m, KVW_F_scaling)) {
-		plan->scaling = read_scaling(m, KVW_F_scalingLeast, KVW_F_scalingMost,
-			KVW_F_scalingUp, KVW_F_scalingDown);
-		if (field_given(m, KVW_F_replicas))
-			unused(m, KVW_F_replicas,
-				"the autoscaler says how many workers there are, from "
-				"`minReplicaCount` on");
-	}
-	if (!field_given(m, KVW_F_routingScaling))
-		return;
-	if (plan->controller)
-		unused(m, KVW_F_routingScaling,
-			"there is one kvway, to which LMCache's workers report");
-	else if (plan->options->kvway_replicas > 0)
-		unused(m, KVW_F_routingScaling, "`--kvway-replicas` says how many there are");
-	else
-		plan->kvway_scaling = read_scaling(m, KVW_F_routingScalingLeast,
-			KVW_F_routingScalingMost, KVW_F_routingScalingUp, KVW_F_routingScalingDown);
-}
-
 static void take_metrics(struct maker *m)
 {
 	const struct kvw_manifest *manifest = m->manifest;
@@ -405,6 +351,7 @@ void kvw_plan_make(const struct kvw_manifest *manifest, const struct kvw_render_
 		.options = options,
 		.cache_file = "",
 		.nvme = "",
+		.zone = "",
 		.gpu_resource = "nvidia.com/gpu"};
 	take_names(&m);
 	kvw_plan_engine(manifest, mistakes, out);
@@ -413,7 +360,7 @@ void kvw_plan_make(const struct kvw_manifest *manifest, const struct kvw_render_
 	check_auto_config(&m);
 	kvw_plan_share(manifest, mistakes, out);
 	take_routing(&m);
-	take_scaling(&m);
+	kvw_plan_workers(manifest, mistakes, notes, remarks, out);
 	take_metrics(&m);
 	take_front(&m);
 	check_placing(&m);

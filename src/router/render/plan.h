@@ -58,6 +58,20 @@ struct kvw_scaling {
 	int up_s, down_s;
 };
 
+/* The pools of a manifest with spec.pdSpec. */
+enum kvw_pool_id { KVW_POOL_PREFILL, KVW_POOL_DECODE, KVW_POOLS };
+
+/* One pool, and the manifest's fields with its own settings. */
+struct kvw_pool {
+	const char *role;       /* the workers' role, for kvway */
+	const char *suffix;     /* ends the names of the pool's objects */
+	enum kvw_field_id args; /* written behind the arguments of all workers */
+	enum kvw_field_id selector, limits, requests;
+	int replicas;
+	struct kvw_scaling scaling;
+	int tensor_parallel, ranks;
+};
+
 /* Texts without a size are borrowed from the manifest, the options or constants. They are never
  * NULL; "": there is none. */
 struct kvw_plan {
@@ -79,9 +93,17 @@ struct kvw_plan {
 
 	int replicas, kvway_replicas;
 	struct kvw_scaling scaling, kvway_scaling;
-	/* There are several workers, or as many as an autoscaler makes: kvway finds them by the API
-	 * of Kubernetes, a single one by DNS. */
+	/* There are several workers, as many as an autoscaler makes, or two pools: kvway finds them
+	 * by the API of Kubernetes, a single one by DNS. */
 	bool several;
+	bool split; /* prefill and decode have a pool each */
+	struct kvw_pool pools[KVW_POOLS];
+	const struct kvw_pool *pool; /* set in the plan of one pool (kvw_plan_pool), else NULL */
+	bool same_zone;              /* both pools run in one zone */
+	const char *zone;
+	const char *transfer; /* pd.transfer */
+	int64_t threshold;    /* pd.threshold; -1: none */
+	enum kvw_field_id limits, requests; /* the fields for the worker's container */
 	int port;
 	int ranks; /* ranks of one worker: tensor parallel size times pipeline parallel size */
 	int tensor_parallel;
@@ -125,6 +147,10 @@ struct kvw_plan {
 void kvw_plan_make(const struct kvw_manifest *manifest, const struct kvw_render_options *options,
 	struct kvw_report *mistakes, struct kvw_report *notes, struct kvw_report *remarks,
 	struct kvw_plan *out);
+
+/* Makes the plan that the writer of one pool's workers reads: it has the pool's arguments,
+ * resources, replicas and scaling, and borrows from the whole plan. */
+void kvw_plan_pool(const struct kvw_plan *plan, enum kvw_pool_id id, struct kvw_plan *out);
 
 /* Returns whether the workers' arguments have this flag of vLLM, whose name is without dashes, or
  * its short form. *value (if value is not NULL) is the flag's value, borrowed, or "". */

@@ -35,11 +35,11 @@ static const char *short_form(const char *name)
 							     : NULL;
 }
 
-bool kvw_plan_flag(const struct kvw_plan *plan, const char *name, const char **value)
+static bool flag_of(const struct kvw_node *args, const char *name, const char **value)
 {
-	if (plan->args == NULL)
+	if (args == NULL)
 		return false;
-	for (const struct kvw_node *node = plan->args->first; node != NULL; node = node->next) {
+	for (const struct kvw_node *node = args->first; node != NULL; node = node->next) {
 		const char *text = node->text, *form;
 		size_t i = 0;
 
@@ -62,6 +62,14 @@ bool kvw_plan_flag(const struct kvw_plan *plan, const char *name, const char **v
 		return true;
 	}
 	return false;
+}
+
+/* A pool's arguments stand last, and vLLM takes the last flag of a name. */
+bool kvw_plan_flag(const struct kvw_plan *plan, const char *name, const char **value)
+{
+	return (plan->pool != NULL &&
+		       flag_of(plan->manifest->nodes[plan->pool->args], name, value)) ||
+	       flag_of(plan->args, name, value);
 }
 
 const struct kvw_node *kvw_plan_env(const struct kvw_plan *plan, const char *name)
@@ -97,6 +105,14 @@ void kvw_plan_env_report(
 	kvw_report_mistake(report, entry->place, path, "%s: %s", name, text);
 }
 
+/* Returns the field whose arguments a mistake names: a pool's own, where it has some. */
+static enum kvw_field_id args_field(const struct kvw_plan *plan)
+{
+	bool own = plan->pool != NULL && plan->manifest->nodes[plan->pool->args] != NULL;
+
+	return own ? plan->pool->args : KVW_F_args;
+}
+
 /* Returns a number in the arguments; `otherwise` if it is missing or not positive. */
 static int arg_number(const struct kvw_plan *plan, const char *flag, int otherwise)
 {
@@ -113,7 +129,7 @@ static int arg_number(const struct kvw_plan *plan, const char *flag, int otherwi
 static int count_gpus(const struct maker *m)
 {
 	const struct kvw_node *limit =
-		kvw_manifest_member(m->manifest->nodes[KVW_F_limits], "nvidia.com/gpu");
+		kvw_manifest_member(m->manifest->nodes[m->plan->limits], "nvidia.com/gpu");
 	long number;
 
 	if (m->manifest->kind == KVW_KIND_JUMPSTART)
@@ -154,14 +170,13 @@ static int take_tensor_parallel(struct maker *m, int pipeline)
 	if (degree == 0) {
 		kvw_plan_env_report(plan, name, m->mistakes,
 			strcmp(text, "max") == 0
-				? "found `max` without GPUs in `spec.worker.resources.limits`, "
-				  "expected a number"
+				? "found `max` without GPUs in the workers' limits, expected a "
+				  "number"
 				: "found no degree, expected `max` or a number from 1 to 9999");
 	} else if (in_args > 0 && in_args != degree) {
 		snprintf(why, sizeof(why),
-			"found %d and `--tensor-parallel-size %d` in `spec.worker.args`, expected "
-			"the same",
-			degree, in_args);
+			"found %d and `--tensor-parallel-size %d` in `%s`, expected the same",
+			degree, in_args, kvw_fields[args_field(plan)].path);
 		kvw_plan_env_report(plan, name, m->mistakes, why);
 	}
 	return degree > 0 ? degree : 1;
@@ -180,7 +195,7 @@ static int take_ranks(struct maker *m)
 	snprintf(text, sizeof(text),
 		"found %" PRId64 " ranks as tensor times pipeline parallel, expected at most 65535",
 		ranks);
-	mistake(m, KVW_F_args, text);
+	mistake(m, args_field(m->plan), text);
 	return 1;
 }
 
@@ -245,12 +260,14 @@ static void take_engine(struct maker *m)
 	struct kvw_plan *plan = m->plan;
 	bool jumpstart = manifest->kind == KVW_KIND_JUMPSTART;
 	enum kvw_field_id env = jumpstart ? KVW_F_jsEnv : KVW_F_env;
-	char text[160];
 
 	plan->args = manifest->nodes[KVW_F_args];
 	plan->env = manifest->nodes[env];
 	plan->replicas = (int)kvw_manifest_int(manifest, KVW_F_replicas);
-	plan->several = field_given(m, KVW_F_scaling) || plan->replicas > 1;
+	plan->split = field_given(m, KVW_F_pdSpec);
+	plan->several = field_given(m, KVW_F_scaling) || plan->replicas > 1 || plan->split;
+	plan->limits = KVW_F_limits;
+	plan->requests = KVW_F_requests;
 	plan->port = field_given(m, KVW_F_containerPort)
 			     ? (int)kvw_manifest_int(manifest, KVW_F_containerPort)
 			     : 8000;
@@ -264,21 +281,26 @@ static void take_engine(struct maker *m)
 		plan->engine_flags = KVW_BY_ENV;
 	if (jumpstart)
 		kvw_plan_gpus(manifest, m->mistakes, plan);
-	plan->ranks = take_ranks(m);
-	if (arg_number(plan, "port", plan->port) != plan->port) {
-		snprintf(text, sizeof(text),
-			"found %d and `--port %d` in `spec.worker.args`, expected the same",
-			plan->port, arg_number(plan, "port", 0));
-		mistake(m, KVW_F_containerPort, text);
-	}
+}
+
+static void check_port(struct maker *m)
+{
+	const struct kvw_plan *plan = m->plan;
+	char text[160];
+
+	if (arg_number(plan, "port", plan->port) == plan->port)
+		return;
+	snprintf(text, sizeof(text), "found %d and `--port %d` in `%s`, expected the same",
+		plan->port, arg_number(plan, "port", 0), kvw_fields[args_field(plan)].path);
+	mistake(m, KVW_F_containerPort, text);
 }
 
 /* Checks the number of GPUs, because vLLM does not start with fewer GPUs than ranks. */
 static void check_gpus(struct maker *m)
 {
 	const struct kvw_node *gpus =
-		kvw_manifest_member(m->manifest->nodes[KVW_F_limits], "nvidia.com/gpu");
-	char text[160];
+		kvw_manifest_member(m->manifest->nodes[m->plan->limits], "nvidia.com/gpu");
+	char text[160], path[128];
 
 	if (gpus == NULL || gpus->kind != KVW_NODE_SCALAR ||
 		strtol(gpus->text, NULL, 10) >= m->plan->ranks)
@@ -286,8 +308,18 @@ static void check_gpus(struct maker *m)
 	snprintf(text, sizeof(text),
 		"found %.20s GPUs, expected at least %d: the engine has so many ranks", gpus->text,
 		m->plan->ranks);
-	kvw_report_mistake(m->mistakes, gpus->place, "spec.worker.resources.limits.nvidia.com/gpu",
-		"%s", text);
+	snprintf(path, sizeof(path), "%s.nvidia.com/gpu", kvw_fields[m->plan->limits].path);
+	kvw_report_mistake(m->mistakes, gpus->place, path, "%s", text);
+}
+
+void kvw_plan_ranks(
+	const struct kvw_manifest *manifest, struct kvw_report *mistakes, struct kvw_plan *plan)
+{
+	struct maker m = {.manifest = manifest, .mistakes = mistakes, .plan = plan};
+
+	plan->ranks = take_ranks(&m);
+	check_port(&m);
+	check_gpus(&m);
 }
 
 void kvw_plan_engine(
@@ -296,5 +328,6 @@ void kvw_plan_engine(
 	struct maker m = {.manifest = manifest, .mistakes = mistakes, .plan = plan};
 
 	take_engine(&m);
-	check_gpus(&m);
+	if (!plan->split)
+		kvw_plan_ranks(manifest, mistakes, plan);
 }

@@ -10,4 +10,8 @@
 void kvw_plan_engine(
 	const struct kvw_manifest *manifest, struct kvw_report *mistakes, struct kvw_plan *plan);
 
+/* Fills tensor_parallel and ranks of the plan of one pool, and checks its GPUs and port. */
+void kvw_plan_ranks(
+	const struct kvw_manifest *manifest, struct kvw_report *mistakes, struct kvw_plan *plan);
+
 #endif

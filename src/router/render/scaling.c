@@ -2,10 +2,14 @@
  * scaling.c - writes HorizontalPodAutoscalers for workers and kvway. The objects that they scale
  * have no `replicas`, since each `kubectl apply` would set that number again.
  *
- * Workers are scaled by the number of requests that wait at kvway because all workers are full. An
- * adapter brings this metric into the cluster (deploy/README.md). It has the label `service` from
- * the ServiceMonitor, so that the queue of one endpoint does not scale another's workers.
+ * Workers are scaled by the number of requests that wait at kvway because all workers are full. A
+ * pool that prefills for others is scaled by the requests that wait in its own vLLM, since every
+ * request ends at a worker that decodes. An adapter brings both metrics into the cluster
+ * (deploy/README.md). They have the label `service` from the ServiceMonitor, so that the queue of
+ * one endpoint does not scale another's workers.
  */
+#include <string.h>
+
 #include "render/objects.h"
 #include "render/yaml.h"
 
@@ -33,16 +37,22 @@ static void begin_scaler(FILE *out, const struct kvw_plan *plan, enum kvw_compon
 
 void kvw_render_scaling_workers(FILE *out, const struct kvw_plan *plan)
 {
+	const char *suffix = plan->pool != NULL ? plan->pool->suffix : "-worker";
+	bool prefills = plan->pool != NULL && strcmp(plan->pool->role, "prefill") == 0;
+	char service[KVW_RENDER_NAME * 2];
+
 	if (!plan->scaling.on)
 		return;
-	begin_scaler(out, plan, KVW_COMPONENT_WORKER, "-worker", &plan->scaling);
+	snprintf(service, sizeof(service), "%s%s", plan->name, prefills ? suffix : "");
+	begin_scaler(out, plan, KVW_COMPONENT_WORKER, suffix, &plan->scaling);
 	kvw_yaml_line(out, 1, "- type: External");
 	kvw_yaml_line(out, 2, "external:");
 	kvw_yaml_line(out, 3, "metric:");
-	kvw_yaml_line(out, 4, "name: kvway_waiting_requests");
+	kvw_yaml_line(out, 4, "name: %s",
+		prefills ? "vllm_num_requests_waiting" : "kvway_waiting_requests");
 	kvw_yaml_line(out, 4, "selector:");
 	kvw_yaml_line(out, 5, "matchLabels:");
-	kvw_yaml_pair(out, 6, "service", plan->name);
+	kvw_yaml_pair(out, 6, "service", service);
 	kvw_yaml_line(out, 3, "target:");
 	kvw_yaml_line(out, 4, "type: AverageValue");
 	kvw_yaml_line(out, 4, "averageValue: \"%d\"", WAITING);

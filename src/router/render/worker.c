@@ -14,16 +14,27 @@
 #define KVTIER_CONNECTOR                                                                           \
 	"{\"kv_connector\":\"KVTierConnector\",\"kv_connector_module_path\":\"kvtier.vllm\",\"kv_" \
 	"role\":\"kv_both\"}"
+#define NIXL_CONNECTOR "{\"kv_connector\":\"NixlConnector\",\"kv_role\":\"kv_both\"}"
+/* vLLM asks the connectors in this order. */
+#define NIXL_AND(other)                                                                            \
+	"{\"kv_connector\":\"MultiConnector\",\"kv_role\":\"kv_both\",\"kv_connector_extra_"       \
+	"config\":{\"connectors\":[" NIXL_CONNECTOR "," other "]}}"
 #define EVENTS                                                                                     \
 	"{\"enable_kv_cache_events\":true,\"publisher\":\"zmq\",\"endpoint\":\"tcp://"             \
 	"*:5557\",\"replay_endpoint\":\"tcp://*:5558\"}"
 
 const char *kvw_render_connector(const struct kvw_plan *plan)
 {
-	if (!plan->connector || kvw_plan_flag(plan, "kv-transfer-config", NULL) ||
+	bool kvtier = plan->options->kvtier;
+
+	if (kvw_plan_flag(plan, "kv-transfer-config", NULL) ||
 		kvw_plan_env(plan, "OPTION_KV_TRANSFER_CONFIG"))
 		return NULL;
-	return plan->options->kvtier ? KVTIER_CONNECTOR : LMCACHE_CONNECTOR;
+	if (!plan->connector)
+		return plan->split ? NIXL_CONNECTOR : NULL;
+	if (plan->split)
+		return kvtier ? NIXL_AND(KVTIER_CONNECTOR) : NIXL_AND(LMCACHE_CONNECTOR);
+	return kvtier ? KVTIER_CONNECTOR : LMCACHE_CONNECTOR;
 }
 
 const char *kvw_render_events(const struct kvw_plan *plan)
@@ -53,6 +64,8 @@ static void args(FILE *out, const struct kvw_plan *plan)
 		return;
 	kvw_yaml_line(out, 4, "args:");
 	kvw_yaml_entries(out, 4, plan->args);
+	if (plan->pool != NULL)
+		kvw_yaml_entries(out, 4, plan->manifest->nodes[plan->pool->args]);
 	if (plan->engine_flags != KVW_BY_ARGS)
 		return;
 	if (plan->args == NULL)
@@ -85,6 +98,19 @@ static void variable(FILE *out, const struct kvw_plan *plan, const char *name, c
 	kvw_yaml_pair(out, 5, "value", value);
 }
 
+/* Names the pod's own address as the one where a decoding worker's NIXL finds this worker. */
+static void side_channel(FILE *out, const struct kvw_plan *plan)
+{
+	static const char name[] = "VLLM_NIXL_SIDE_CHANNEL_HOST";
+
+	if (kvw_plan_env(plan, name))
+		return;
+	kvw_yaml_line(out, 4, "- name: %s", name);
+	kvw_yaml_line(out, 5, "valueFrom:");
+	kvw_yaml_line(out, 6, "fieldRef:");
+	kvw_yaml_line(out, 7, "fieldPath: status.podIP");
+}
+
 /* Returns whether the pod has a file with the cache's settings from kvway. */
 static bool has_cache_file(const struct kvw_plan *plan)
 {
@@ -93,11 +119,12 @@ static bool has_cache_file(const struct kvw_plan *plan)
 
 static void environment(FILE *out, const struct kvw_plan *plan)
 {
-	bool lmi = plan->engine_flags == KVW_BY_ENV;
+	bool lmi = plan->engine_flags == KVW_BY_ENV,
+	     nixl = plan->split && strncmp(plan->transfer, "nixl", 4) == 0;
 	const char *file =
 		has_cache_file(plan) ? "/etc/kvway/cache/lmcache_config.yaml" : plan->cache_file;
 
-	if (plan->env == NULL && !plan->connector && !plan->controller)
+	if (plan->env == NULL && !plan->connector && !plan->controller && !nixl)
 		return;
 	kvw_yaml_line(out, 4, "env:");
 	for (const struct kvw_node *node = plan->env != NULL ? plan->env->first : NULL;
@@ -120,16 +147,19 @@ static void environment(FILE *out, const struct kvw_plan *plan)
 	}
 	if (plan->connector) /* so that all workers and kvway compute the same hashes */
 		variable(out, plan, "PYTHONHASHSEED", plan->hash_seed);
+	if (nixl)
+		side_channel(out, plan);
 	/* With this folder vLLM's /metrics has LMCache's counters from all processes of the engine.
 	 * The folder must exist, and be emptied when the container restarts. */
-	if (plan->metrics && !lmi && !plan->options->kvtier && kvw_render_connector(plan) != NULL)
+	if (plan->metrics && !lmi && !plan->options->kvtier && plan->connector &&
+		kvw_render_connector(plan) != NULL)
 		variable(out, plan, "PROMETHEUS_MULTIPROC_DIR", "/var/tmp");
 }
 
 static void resources(FILE *out, const struct kvw_plan *plan)
 {
-	const struct kvw_node *limits = plan->manifest->nodes[KVW_F_limits],
-			      *requests = plan->manifest->nodes[KVW_F_requests];
+	const struct kvw_node *limits = plan->manifest->nodes[plan->limits],
+			      *requests = plan->manifest->nodes[plan->requests];
 
 	if (plan->manifest->kind == KVW_KIND_JUMPSTART) {
 		kvw_yaml_line(out, 4, "resources:");
@@ -203,19 +233,10 @@ static void container(FILE *out, const struct kvw_plan *plan)
 }
 
 /* Requires one of several instance types, and prefers the first. */
-static void affinity(FILE *out, const struct kvw_plan *plan)
+static void types_affinity(FILE *out, const struct kvw_node *types)
 {
-	const struct kvw_node *types = plan->manifest->nodes[KVW_F_instanceTypes],
-			      *own = plan->manifest->nodes[KVW_F_nodeAffinity];
 	int weight = 100;
 
-	if (own != NULL && own->count > 0) {
-		kvw_yaml_line(out, 3, "affinity:");
-		kvw_yaml_member(out, 4, "nodeAffinity", own);
-	}
-	if (types == NULL || types->count == 0)
-		return;
-	kvw_yaml_line(out, 3, "affinity:");
 	kvw_yaml_line(out, 4, "nodeAffinity:");
 	kvw_yaml_line(out, 5, "requiredDuringSchedulingIgnoredDuringExecution:");
 	kvw_yaml_line(out, 6, "nodeSelectorTerms:");
@@ -237,18 +258,64 @@ static void affinity(FILE *out, const struct kvw_plan *plan)
 	}
 }
 
+/* Requires the zone where the workers of both pools are; the first worker may go to any. */
+static void zone_affinity(FILE *out, const struct kvw_plan *plan)
+{
+	struct kvw_plan both = *plan;
+
+	both.pool = NULL;
+	kvw_yaml_line(out, 4, "podAffinity:");
+	kvw_yaml_line(out, 5, "requiredDuringSchedulingIgnoredDuringExecution:");
+	kvw_yaml_line(out, 5, "- topologyKey: topology.kubernetes.io/zone");
+	kvw_yaml_line(out, 6, "labelSelector:");
+	kvw_yaml_line(out, 7, "matchLabels:");
+	kvw_object_selector(out, 8, &both, KVW_COMPONENT_WORKER);
+}
+
+static void affinity(FILE *out, const struct kvw_plan *plan)
+{
+	const struct kvw_node *types = plan->manifest->nodes[KVW_F_instanceTypes],
+			      *own = plan->manifest->nodes[KVW_F_nodeAffinity];
+	bool has_own = own != NULL && own->count > 0, has_types = types != NULL && types->count > 0,
+	     same_zone = plan->pool != NULL && plan->same_zone;
+
+	if (!has_own && !has_types && !same_zone)
+		return;
+	kvw_yaml_line(out, 3, "affinity:");
+	if (has_own)
+		kvw_yaml_member(out, 4, "nodeAffinity", own);
+	if (has_types)
+		types_affinity(out, types);
+	if (same_zone)
+		zone_affinity(out, plan);
+}
+
+static void selector(FILE *out, const struct kvw_plan *plan)
+{
+	const char *type = kvw_manifest_text(plan->manifest,
+		plan->manifest->kind == KVW_KIND_JUMPSTART ? KVW_F_serverType : KVW_F_instanceType);
+	const struct kvw_node *own =
+		plan->pool != NULL ? plan->manifest->nodes[plan->pool->selector] : NULL;
+
+	if (type[0] == '\0' && plan->zone[0] == '\0' && (own == NULL || own->count == 0))
+		return;
+	kvw_yaml_line(out, 3, "nodeSelector:");
+	if (type[0] != '\0')
+		kvw_yaml_pair(out, 4, "node.kubernetes.io/instance-type", type);
+	if (plan->zone[0] != '\0')
+		kvw_yaml_pair(out, 4, "topology.kubernetes.io/zone", plan->zone);
+	for (const struct kvw_node *node = own != NULL ? own->first : NULL; node != NULL;
+		node = node->next)
+		kvw_yaml_texts(out, 4, node->key->text, node->text);
+}
+
 void kvw_render_placing(FILE *out, const struct kvw_plan *plan)
 {
 	const char *scheduler = kvw_manifest_text(plan->manifest, KVW_F_schedulerName);
-	const char *type = kvw_manifest_text(plan->manifest,
-		plan->manifest->kind == KVW_KIND_JUMPSTART ? KVW_F_serverType : KVW_F_instanceType);
 
 	if (scheduler[0] != '\0')
 		kvw_yaml_pair(out, 3, "schedulerName", scheduler);
-	if (type[0] != '\0') {
-		kvw_yaml_line(out, 3, "nodeSelector:");
-		kvw_yaml_pair(out, 4, "node.kubernetes.io/instance-type", type);
-	}
+	selector(out, plan);
 	affinity(out, plan);
 	kvw_yaml_line(out, 3, "tolerations:");
 	kvw_yaml_line(out, 3, "- key: nvidia.com/gpu");
@@ -278,7 +345,8 @@ static void deployment(FILE *out, const struct kvw_plan *plan)
 	char own[64];
 
 	snprintf(own, sizeof(own), "%s-worker", plan->name);
-	kvw_object_begin(out, plan, "apps/v1", "Deployment", KVW_COMPONENT_WORKER, "-worker");
+	kvw_object_begin(out, plan, "apps/v1", "Deployment", KVW_COMPONENT_WORKER,
+		plan->pool != NULL ? plan->pool->suffix : "-worker");
 	annotations(out, plan);
 	kvw_yaml_line(out, 0, "spec:");
 	if (!plan->scaling.on)
@@ -314,14 +382,12 @@ static void deployment(FILE *out, const struct kvw_plan *plan)
 	kvw_render_pod_volumes(out, 3, plan);
 }
 
-void kvw_render_workers(FILE *out, const struct kvw_plan *plan)
+static void pool(FILE *out, const struct kvw_plan *plan)
 {
-	if (kvw_manifest_text(plan->manifest, KVW_F_serviceAccount)[0] == '\0')
-		kvw_object_account(out, plan, KVW_COMPONENT_WORKER, "-worker");
-	kvw_render_volumes(out, plan);
 	deployment(out, plan);
 	kvw_render_scaling_workers(out, plan);
-	kvw_object_begin(out, plan, "v1", "Service", KVW_COMPONENT_WORKER, "-workers");
+	kvw_object_begin(out, plan, "v1", "Service", KVW_COMPONENT_WORKER,
+		plan->pool != NULL ? plan->pool->suffix : "-workers");
 	kvw_yaml_line(out, 0, "spec:");
 	kvw_yaml_line(out, 1, "clusterIP: None");
 	kvw_yaml_line(out, 1, "selector:");
@@ -330,4 +396,21 @@ void kvw_render_workers(FILE *out, const struct kvw_plan *plan)
 	kvw_yaml_line(out, 1, "- name: http");
 	kvw_yaml_line(out, 2, "port: %d", plan->port);
 	kvw_yaml_line(out, 2, "targetPort: http");
+}
+
+void kvw_render_workers(FILE *out, const struct kvw_plan *plan)
+{
+	struct kvw_plan view;
+
+	if (kvw_manifest_text(plan->manifest, KVW_F_serviceAccount)[0] == '\0')
+		kvw_object_account(out, plan, KVW_COMPONENT_WORKER, "-worker");
+	kvw_render_volumes(out, plan);
+	if (!plan->split) {
+		pool(out, plan);
+		return;
+	}
+	for (int id = 0; id < KVW_POOLS; id++) {
+		kvw_plan_pool(plan, (enum kvw_pool_id)id, &view);
+		pool(out, &view);
+	}
 }
