@@ -150,26 +150,65 @@ static double pair_ns(const struct kvw_candidates *set, const struct kvw_cost *c
 	       d->context_ns + d->evict_ns;
 }
 
+/* The same price, with a second more on a prefiller. */
+static double here_ns(const struct kvw_candidate *item, const struct kvw_cost *cost)
+{
+	return whole_ns(cost) + (item->role == KVW_ROLE_PREFILL ? STRAY_NS : 0);
+}
+
+/* Tokens that the worker lacks. */
+static double missing_of(const struct kvw_cost *cost, uint32_t prompt_tokens)
+{
+	double tokens = prompt_tokens - cached_of(cost);
+
+	return tokens > 0 ? tokens : 0;
+}
+
+/* The best prefiller for the decoder i; SIZE_MAX: none, or it only prefills itself. */
+static size_t partner_of(const struct kvw_candidates *set, const struct prefillers *p, size_t i)
+{
+	if (set->items[i].role == KVW_ROLE_PREFILL)
+		return SIZE_MAX;
+	return i == p->best ? p->second : p->best;
+}
+
+void kvw_split_price(const struct kvw_candidates *set, struct kvw_cost *costs,
+	uint32_t prompt_tokens, const struct kvw_transfer *transfer)
+{
+	struct prefillers p = find_prefillers(set, costs);
+
+	for (size_t i = 0; i < set->count; i++) {
+		size_t prefiller = partner_of(set, &p, i);
+		double price;
+
+		if (!set->items[i].usable || costs[i].total_ns <= 0)
+			continue;
+		costs[i].total_ns = here_ns(&set->items[i], &costs[i]);
+		if (prefiller == SIZE_MAX)
+			continue;
+		price = pair_ns(set, costs, i, prefiller,
+			kvw_transfer_ns(transfer, missing_of(&costs[i], prompt_tokens)));
+		if (price < costs[i].total_ns)
+			costs[i].total_ns = price;
+	}
+}
+
 /* Compares the worker i as the only worker, and as the decoder of a pair, with the best so far. */
 static void look_at(const struct kvw_candidates *set, const struct kvw_cost *costs,
 	uint32_t prompt_tokens, const struct kvw_transfer *transfer, size_t i, size_t prefiller,
 	struct kvw_split *out)
 {
-	const struct kvw_cost *cost = &costs[i];
-	double tokens = prompt_tokens - cached_of(cost), moved_ns, price;
-
-	bool strays = set->items[i].role == KVW_ROLE_PREFILL;
-	double whole = whole_ns(cost) + (strays ? STRAY_NS : 0);
+	double tokens = missing_of(&costs[i], prompt_tokens);
+	double moved_ns = kvw_transfer_ns(transfer, tokens);
+	double whole = here_ns(&set->items[i], &costs[i]), price;
 
 	if (!out->has_here || whole < out->here_ns) {
 		out->has_here = true;
 		out->here = i;
 		out->here_ns = whole;
 	}
-	if (prefiller == SIZE_MAX || strays)
+	if (prefiller == SIZE_MAX)
 		return;
-	tokens = tokens > 0 ? tokens : 0;
-	moved_ns = kvw_transfer_ns(transfer, tokens);
 	price = pair_ns(set, costs, i, prefiller, moved_ns);
 	if (out->has_pair && price >= out->split_ns)
 		return;
@@ -193,8 +232,7 @@ void kvw_split_choose(const struct kvw_candidates *set, const struct kvw_cost *c
 		if (!set->items[i].usable || (only != KVW_SPLIT_ANY && only != i))
 			continue;
 		decoders = decoders || set->items[i].role != KVW_ROLE_PREFILL;
-		look_at(set, costs, prompt_tokens, transfer, i, i == p.best ? p.second : p.best,
-			out);
+		look_at(set, costs, prompt_tokens, transfer, i, partner_of(set, &p, i), out);
 	}
 	out->has_here = out->has_here && decoders;
 	if (!out->has_pair)

@@ -58,6 +58,13 @@ struct kvw_split {
 };
 
 /*
+ * Puts the price of each worker's best plan into total_ns of its costs: to serve the request whole,
+ * or to decode it in the best pair. costs: as of kvw_split_choose; those that are 0 stay so.
+ */
+void kvw_split_price(const struct kvw_candidates *set, struct kvw_cost *costs,
+	uint32_t prompt_tokens, const struct kvw_transfer *transfer);
+
+/*
  * Chooses. costs: [set->count], from a strategy's explain() in which all workers counted as usable
  * that serve whole requests (`usable` of the set, of any role) or prefill (`prefills`). only: the
  * decoder, an index, or KVW_SPLIT_ANY. threshold: splits if the decoder lacks at least that many

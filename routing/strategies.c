@@ -33,6 +33,8 @@ static const struct kvw_reason_text shared_reasons[KVW_REASON_OWN] = {
 	[KVW_REASON_PINNED] = {"pinned", "the request names it"},
 	[KVW_REASON_SPLIT] = {"split",
 		"it decodes what another worker prefills, which costs least"},
+	[KVW_REASON_PREFILLER] = {"prefiller",
+		"its part is to prefill, but even so the whole request costs least there"},
 };
 
 static const char *const verdict_names[KVW_VERDICT_COUNT] = {

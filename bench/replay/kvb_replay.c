@@ -47,7 +47,8 @@ static const char usage[] =
 	"  --balance random|prefix  which router a request comes to (default random)\n"
 	"  --ranks N        of a server: N workers that compute their steps together (default 1)\n"
 	"  --pd P:D         the first P workers only prefill, the next D decode, others do both\n"
-	"  --pd-whole on|off  those that only prefill may have whole requests (default off)\n"
+	"  --pd-whole on|off  pd.whole: those that only prefill may have whole requests, with the\n"
+	"                   rule seconds (default: that of the configuration, off)\n"
 	"  --pd-rule NAME   when a prompt is split (default seconds); --list names them\n"
 	"  --pd-gbytes X    of a worker's link, a second, each way (default 12.5)\n"
 	"  --pd-fixed-ms X  of a transfer besides (default 30)\n"
@@ -178,7 +179,7 @@ static bool take_pd(struct kvb_pd_options *pd, int option, const char *text)
 		fprintf(stderr, "kvb-replay: --pd: found %s, expected two numbers, as 2:6\n", text);
 		exit(2);
 	case OPT_PD_WHOLE:
-		pd->whole = word("--pd-whole", text, whole) == 1;
+		pd->whole = word("--pd-whole", text, whole);
 		return true;
 	case OPT_PD_RULE:
 		pd->rule = kvb_pd_rule_find(text);
@@ -329,7 +330,10 @@ static struct options parse(int argc, char **argv)
 			.block_size = 16,
 			.max_batched_tokens = 8192,
 			.max_seqs = 256,
-			.pd = {.rule = kvb_pd_rules, .bytes_per_ns = 12.5, .fixed_ns = 30000000}}};
+			.pd = {.whole = -1,
+				.rule = kvb_pd_rules,
+				.bytes_per_ns = 12.5,
+				.fixed_ns = 30000000}}};
 	int option;
 
 	while ((option = getopt_long(argc, argv, "c:h", names, NULL)) != -1)
@@ -481,6 +485,15 @@ static struct kvw_config *load_config(const char *path)
 	return config;
 }
 
+/* As the router: the key, and nothing where no prices are compared. */
+static void set_whole(struct kvb_pd_options *pd, const struct kvw_config *config)
+{
+	if (pd->whole < 0)
+		pd->whole = config->pd_whole;
+	if (pd->rule->threshold >= 0)
+		pd->whole = 0;
+}
+
 static void make_jobs(struct options *o, struct kvb_jobs *jobs)
 {
 	const struct kvb_scenario *scenario = NULL;
@@ -593,6 +606,7 @@ int main(int argc, char **argv)
 	o.fleet.profile = &o.profile;
 	take_several(&o, &policy, &admission);
 	config = load_config(o.config);
+	set_whole(&o.fleet.pd, config);
 	make_jobs(&o, &jobs);
 	jobs.retry = o.retry != NULL ? strcmp(o.retry, "on") == 0 : kvb_jobs_closed_loop(&jobs);
 	if (policy == NULL)

@@ -34,7 +34,9 @@ const struct kvb_pd_rule *kvb_pd_rule_find(const char *name);
 /* The first `prefillers` workers only prefill, the next `decoders` decode, others do both. */
 struct kvb_pd_options {
 	uint32_t prefillers, decoders; /* 0, 0: workers have no roles, and nothing is split */
-	bool whole;                     /* prefillers may have whole requests, too */
+	/* 1: prefillers may have whole requests, too (pd.whole), where the rule compares prices;
+	 * -1: as the configuration says */
+	int whole;
 	const struct kvb_pd_rule *rule; /* borrowed */
 	double bytes_per_ns;            /* of a worker's link, each way */
 	int64_t fixed_ns;               /* of a transfer */

@@ -26,7 +26,7 @@ enum kvw_tier { KVW_TIER_DEVICE, KVW_TIER_HOST, KVW_TIER_DISK, KVW_TIER_REMOTE, 
 /* A worker's part in prompts that one worker prefills and another decodes. */
 enum kvw_role {
 	KVW_ROLE_BOTH,    /* serves whole requests, and both parts */
-	/* prefills for others; serves whole requests only if no other worker can */
+	/* prefills for others; serves whole requests only where allowed, or if no other can */
 	KVW_ROLE_PREFILL,
 	/* serves whole requests, and decodes prompts that another worker has prefilled */
 	KVW_ROLE_DECODE,
@@ -52,6 +52,8 @@ enum kvw_reason {
 	KVW_REASON_TRIAL,
 	KVW_REASON_PINNED,     /* the request names the worker: x-kvway-pin */
 	KVW_REASON_SPLIT, /* the worker decodes, which costs least if another worker prefills */
+	/* The worker's role is to prefill, but even so the whole request costs least there. */
+	KVW_REASON_PREFILLER,
 	KVW_REASON_OWN,        /* the first number of strategies' own `reasons` (KVW_OWN_REASON) */
 	KVW_REASON_COUNT = KVW_REASON_OWN + KVW_STRATEGIES_MOST * KVW_OWN_REASONS
 };

@@ -120,6 +120,63 @@ def test_by_seconds_a_busy_decoder_is_spared(parted):
     router.wait_idle()
 
 
+@pytest.mark.parametrize("threshold", [-1, 1000000])
+@pytest.mark.parametrize("whole", [True, False])
+def test_a_prefiller_serves_whole_requests_where_it_may(parted, whole, threshold):
+    """The decoder's contexts delay an answer by more than the second that a prefiller costs more. A threshold compares nothing."""
+    config = {"pd.threshold": threshold, "pd.whole": whole, "routing.context_ns_per_token": 300000, "health.interval": "5s"}
+    router, (p,), (d,) = parted(config, options=("--profile", "reference", "--default-tokens", "4000"))
+    streams = [Client(router.port) for _ in range(10)]
+    for i, client in enumerate(streams):
+        client.send_request("POST", CHAT, body=chat_body(f"story {i} " + "w " * 800, stream=True, max_tokens=4000))
+        assert client.read_head().status == 200
+    strays = router.metric("kvway_pd_plans_total", plan="prefiller_here")
+    explained = ask(router.admin_port, "POST", "/explain", body=chat_body("new " + "w " * 800)).json()
+    if whole and threshold < 0:
+        assert strays > 0 and p.worker.stats()["prompt_tokens"] > 0
+        assert explained["worker"] == p.worker.url and explained["reason"] == "prefiller"
+        why = next(step["why"] for step in explained["steps"] if step["step"] == "split")
+        assert f"{p.worker.url} alone" in why
+    else:
+        assert strays == 0 and explained["worker"] == d.worker.url
+    for client in streams:
+        client.close()
+    router.wait_idle()
+    assert router.metric("kvway_decisions_total", strategy="prefixaware", reason="prefiller") == strays
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_a_request_does_not_wait_for_a_decoder_while_a_prefiller_may_have_it(parted, whole):
+    """Others have filled the decoder: admission sends nothing there, neither a whole request nor a prefilled one."""
+    options = ("--profile", "reference", "--max-seqs", "1", "--prefill-rate", "2000")
+    router, (p,), (d,) = parted({"pd.threshold": -1, "pd.whole": whole}, options=options)
+    others = [Client(d.worker.port) for _ in range(5)]
+    for i, client in enumerate(others):
+        client.send_request("POST", CHAT, body=chat_body(f"{i} " + "w " * 8000, stream=True, max_tokens=4000))
+    seconds = "kvway_worker_foreign_queue_seconds"
+    until(lambda: router.metric(seconds, worker=d.worker.url) > 4, 20, "the decoder is seen to be busy")
+    with Client(router.port) as client:
+        client.send_request("POST", CHAT, [("X-Request-Id", "mine")], body=body_for(CHAT))
+        if whole:
+            assert client.read().status == 200
+            assert router.metric("kvway_pd_plans_total", plan="prefiller_here") == 1
+            assert '"prefiller"' in ask(router.admin_port, "GET", "/trace?id=mine").body.decode()
+        else:
+            until(lambda: router.metric("kvway_waiting_requests") == 1, what="it waits")
+    assert nixl(p)["held"] == 0
+    for client in others:
+        client.close()
+    router.wait_idle()
+
+
+@pytest.mark.parametrize("more, n", [({"routing.strategy": "roundrobin"}, 1), ({"pd.transfer": "off"}, 1), ({}, 2)])
+def test_what_is_not_priced_stays_off_prefillers(parted, more, n):
+    router, (p,), _ = parted({"pd.threshold": -1, "pd.whole": True, **more})
+    for i in range(8):
+        assert router.ask("POST", CHAT, body=body_for(CHAT, f"{i} {LONG}", n=n)).status == 200
+    assert p.worker.stats()["prompt_tokens"] == 0
+
+
 def test_no_prefiller_the_decoder_serves_alone(engines, parted):
     router, (p,), (d,) = parted()
     p.kill()

@@ -125,13 +125,16 @@ struct kvw_fidelity_lengths {
 enum kvw_pd_plan {
 	KVW_PD_PLAN_SPLIT,
 	KVW_PD_PLAN_HERE,           /* one worker alone costs less */
+	/* one worker alone costs less, and its role is to prefill (pd.whole) */
+	KVW_PD_PLAN_PREFILLER_HERE,
 	KVW_PD_PLAN_WHOLE,          /* the request cannot be split */
 	KVW_PD_PLAN_DECODER_ALONE,  /* no worker can prefill for another one */
 	/* no worker can decode, and one of role prefill serves the request */
 	KVW_PD_PLAN_PREFILLER_ALONE,
 	KVW_PD_PLANS
 };
-#define KVW_PD_PLAN_NAMES {"split", "here", "whole", "decoder_alone", "prefiller_alone"}
+#define KVW_PD_PLAN_NAMES \
+	{"split", "here", "prefiller_here", "whole", "decoder_alone", "prefiller_alone"}
 
 /* How a prefill for another worker ended. Label `result` of kvway_pd_prefills_total. The first two
  * leave a connection that can be kept. */

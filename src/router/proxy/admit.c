@@ -6,6 +6,7 @@
 
 #include "proxy/groups.h"
 #include "proxy/guard.h"
+#include "proxy/pd.h"
 #include "proxy/reply.h"
 #include "proxy/request.h"
 #include "routing/choice.h"
@@ -131,6 +132,7 @@ bool kvw_admit_judge(struct kvw_exchange *x, const struct kvw_candidates *set)
 	if (set->count == 0 || x->strategy->ops->explain(x->strategy, &x->route, set, loop->now_ns,
 				       loop->gates.costs, &wish) != KVW_OK)
 		return false;
+	kvw_pd_price(x, set, &wish, loop->gates.costs);
 	x->admission.wish = wish.reason;
 	x->admission.wished = wish.worker_id;
 	return kvw_gate_judge(x->admission.gate, &x->admission.entrant, set, loop->gates.costs,

@@ -286,7 +286,7 @@ static const char *tokens_from(const struct kvw_exchange *x)
 static void note_choice(struct kvw_explanation *e, const struct kvw_decision *decision)
 {
 	for (size_t i = 0; i < e->set.count; i++)
-		if (e->set.items[i].usable)
+		if (e->costs[i].verdict != KVW_VERDICT_UNUSABLE)
 			e->costs[i].verdict = KVW_VERDICT_NOT_ITS_TURN;
 	e->costs[decision->pos].verdict = KVW_VERDICT_CHOSEN;
 	e->decision = (struct kvw_decision){.pos = decision->pos,
@@ -316,7 +316,8 @@ static void describe_run(struct kvw_dry_run *run)
 	}
 	if (x->attempt.decision.reason == KVW_REASON_OWNER ||
 		x->attempt.decision.reason == KVW_REASON_PINNED ||
-		x->attempt.decision.reason == KVW_REASON_SPLIT)
+		x->attempt.decision.reason == KVW_REASON_SPLIT ||
+		x->attempt.decision.reason == KVW_REASON_PREFILLER)
 		note_choice(e, &x->attempt.decision);
 }
 

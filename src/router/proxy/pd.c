@@ -79,28 +79,6 @@ bool kvw_pd_has_roles(const struct kvw_exchange *x)
 	return atomic_load_explicit(&x->loop->fleet->roles, memory_order_relaxed) > 0;
 }
 
-void kvw_pd_keep(const struct kvw_exchange *x, struct kvw_fleet_table *table)
-{
-	bool decodes = false, any = false;
-
-	if (!kvw_pd_has_roles(x))
-		return;
-	for (size_t i = 0; i < table->count; i++) {
-		struct kvw_candidate *item = &table->items[i];
-
-		item->prefills = item->usable && item->role != KVW_ROLE_DECODE &&
-				 !kvw_load_is_full(item->load, x->loop->now_ns);
-		decodes = decodes || (item->usable && item->role != KVW_ROLE_PREFILL);
-		any = any || (item->usable && item->role == KVW_ROLE_PREFILL);
-	}
-	if (!any || !decodes)
-		return;
-	table->version = 0; /* it is refilled next time */
-	for (size_t i = 0; i < table->count; i++)
-		if (table->items[i].role == KVW_ROLE_PREFILL)
-			table->items[i].usable = false;
-}
-
 bool kvw_pd_chooses(const struct kvw_exchange *x)
 {
 	return x->strategy->ops->prepare >= KVW_PREPARE_CONTENT;
@@ -172,6 +150,79 @@ static int64_t time_left_ns(const struct kvw_exchange *x)
 	       x->loop->now_ns;
 }
 
+/* Whether this request may have a leg, after those that it had. */
+static bool may_split_again(const struct kvw_exchange *x)
+{
+	return !x->pd->settled && x->pd->legs < LEGS_MOST &&
+	       (x->dry != NULL || time_left_ns(x) > 0);
+}
+
+/* --- whole requests --- */
+
+static bool strays(const struct kvw_candidate *item)
+{
+	return item->role == KVW_ROLE_PREFILL;
+}
+
+/* Whether a pair will be looked for by seconds: then prefillers can be compared as well. */
+static bool is_priced(const struct kvw_exchange *x)
+{
+	return x->config->pd_transfer != KVW_PD_TRANSFER_OFF && x->config->pd_threshold < 0 &&
+	       kvw_pd_chooses(x) && kvw_exchange_computes(x) &&
+	       (x->pd == NULL || (x->pd->state != KVW_PD_PREFILLED && may_split_again(x))) &&
+	       can_be_split(x);
+}
+
+static void drop_strays(struct kvw_fleet_table *table)
+{
+	table->version = 0; /* it is refilled next time */
+	for (size_t i = 0; i < table->count; i++)
+		if (strays(&table->items[i]))
+			table->items[i].usable = false;
+}
+
+bool kvw_pd_strays(const struct kvw_candidates *set)
+{
+	bool decodes = false, any = false;
+
+	for (size_t i = 0; i < set->count; i++) {
+		decodes = decodes || (set->items[i].usable && !strays(&set->items[i]));
+		any = any || (set->items[i].usable && strays(&set->items[i]));
+	}
+	return any && decodes;
+}
+
+void kvw_pd_keep(const struct kvw_exchange *x, struct kvw_fleet_table *table)
+{
+	struct kvw_candidates set = {.items = table->items, .count = table->count};
+
+	if (!kvw_pd_has_roles(x))
+		return;
+	for (size_t i = 0; i < table->count; i++) {
+		struct kvw_candidate *item = &table->items[i];
+
+		item->prefills = item->usable && item->role != KVW_ROLE_DECODE &&
+				 !kvw_load_is_full(item->load, x->loop->now_ns);
+	}
+	if (kvw_pd_strays(&set) && !(x->config->pd_whole && is_priced(x)))
+		drop_strays(table);
+}
+
+void kvw_pd_price(struct kvw_exchange *x, const struct kvw_candidates *set,
+	const struct kvw_decision *decision, struct kvw_cost *costs)
+{
+	if (kvw_pd_strays(set))
+		kvw_split_price(set, costs, decision->prompt_tokens, transfer_of(x));
+}
+
+void kvw_pd_leave(struct kvw_exchange *x, struct kvw_candidates *set)
+{
+	if (!kvw_pd_strays(set))
+		return;
+	drop_strays(&x->loop->candidates);
+	set->version = 0;
+}
+
 int64_t kvw_pd_leg_until_ns(const struct kvw_exchange *x)
 {
 	return x->loop->now_ns + time_left_ns(x) / (x->config->pd_fallback ? 2 : 1);
@@ -218,8 +269,7 @@ bool kvw_pd_begin(struct kvw_exchange *x, kvw_timer_fn on_lease)
 	if (pd->state == KVW_PD_PREFILLED)
 		forget(x, KVW_PD_DECODE_EXPIRED);
 	pd->state = KVW_PD_UNPLANNED;
-	if (pd->settled || pd->legs >= LEGS_MOST ||
-		(x->dry == NULL && time_left_ns(x) <= 0))
+	if (!may_split_again(x))
 		return false;
 	if (!can_be_split(x)) {
 		if (x->dry == NULL && !pd->settled)
@@ -271,7 +321,9 @@ bool kvw_pd_plan(struct kvw_exchange *x, const struct kvw_candidates *set, size_
 		return false;
 	kvw_split_choose(set, x->loop->gates.costs, tokens, transfer_of(x),
 		x->config->pd_threshold, decoder, found);
-	if (x->dry == NULL && found->has_here && !found->split) /* a leg is counted as it begins */
+	/* A leg is counted as it begins, and a prefiller's whole request as it is sent. */
+	if (x->dry == NULL && found->has_here && !found->split &&
+		!strays(&set->items[found->here]))
 		kvw_metrics_pd_plan(x->loop->metrics,
 			found->has_pair ? KVW_PD_PLAN_HERE : KVW_PD_PLAN_DECODER_ALONE);
 	if (!found->split)

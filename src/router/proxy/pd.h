@@ -2,7 +2,9 @@
  * pd.h - prefill and decode on different workers: which pair, and what becomes of the transfer.
  *
  * Where workers have roles (`role`), a strategy's costs say for each prompt whether one worker
- * serves it whole, or one prefills it and another decodes (routing/split.h). Then:
+ * serves it whole, or one prefills it and another decodes (routing/split.h). With pd.whole a worker
+ * whose role is to prefill can serve it whole, too; admission then compares the best plans of all
+ * workers, and `split` those of a fleet with room. Where two workers have it:
  *
  *	split      steps/split.c     both workers are chosen, from the same costs
  *	prefiller  steps/prefiller.c the strategy hears of the prefiller
@@ -51,8 +53,17 @@ void kvw_pd_shared_destroy(struct kvw_pd_shared *shared); /* NULL is allowed */
 struct kvw_transfer *kvw_pd_transfer(struct kvw_pd_shared *shared, size_t group);
 
 /* The workers' roles: marks those that prefill, and leaves whole requests to those that decode, as
- * long as any is usable. */
+ * long as any is usable, unless pd.whole lets prefillers have this request (kvw_pd_strays). */
 void kvw_pd_keep(const struct kvw_exchange *x, struct kvw_fleet_table *table);
+/* Whether workers of role prefill may serve the whole request though others of the set decode. The
+ * strategy does not know that the request costs a second more there, so the step `split` chooses. */
+bool kvw_pd_strays(const struct kvw_candidates *set);
+/* If kvw_pd_strays, puts the price of each worker's best plan into the strategy's costs. */
+void kvw_pd_price(struct kvw_exchange *x, const struct kvw_candidates *set,
+	const struct kvw_decision *decision, struct kvw_cost *costs);
+/* If kvw_pd_strays, leaves the whole request to the workers that decode. The set's items are the
+ * loop's candidates. */
+void kvw_pd_leave(struct kvw_exchange *x, struct kvw_candidates *set);
 /* Whether any worker has a role. */
 bool kvw_pd_has_roles(const struct kvw_exchange *x);
 

@@ -122,6 +122,28 @@ START_TEST(test_a_prefiller_has_whole_requests_where_it_may_and_decoders_cost_a_
 }
 END_TEST
 
+/* Each worker at the price of its best plan: whole, as the decoder of a pair, or whole and a second. */
+START_TEST(test_prices_of_the_best_plans)
+{
+	struct kvw_candidates set = {.items = items, .count = 4};
+
+	begin();
+	items[0].usable = true;
+	load(1, 500, 20);
+	kvw_split_price(&set, costs, 10000, &transfer);
+	ck_assert_double_eq_tol(costs[0].total_ns, 2000 * MS, 1);
+	ck_assert_double_eq_tol(costs[1].total_ns, 1150 * MS, 1);
+	ck_assert_double_eq_tol(costs[2].total_ns, 1000 * MS, 1);
+	ck_assert_double_eq_tol(costs[3].total_ns, 1000 * MS, 1);
+	begin();
+	items[0].usable = true;
+	items[0].prefills = false;
+	load(1, 500, 20);
+	kvw_split_price(&set, costs, 10000, &transfer);
+	ck_assert_double_eq_tol(costs[1].total_ns, 1520 * MS, 1);
+}
+END_TEST
+
 START_TEST(test_what_a_decoder_has_cached_stays_there)
 {
 	begin();
@@ -219,6 +241,7 @@ int main(void)
 	tcase_add_test(tc, test_a_decoders_queue_passes_while_another_prefills);
 	tcase_add_test(tc, test_a_prefiller_without_whole_requests_delays_none);
 	tcase_add_test(tc, test_a_prefiller_has_whole_requests_where_it_may_and_decoders_cost_a_second_more);
+	tcase_add_test(tc, test_prices_of_the_best_plans);
 	tcase_add_test(tc, test_what_a_decoder_has_cached_stays_there);
 	tcase_add_test(tc, test_a_threshold_replaces_the_comparison);
 	tcase_add_test(tc, test_without_prices_only_a_threshold_splits);

@@ -9,6 +9,7 @@
 #include "proxy/forward.h"
 #include "proxy/lacking.h"
 #include "proxy/loop.h"
+#include "proxy/pd.h"
 
 /* Lets the strategy pick for a request that may go to this worker alone. The reason stays the one
  * that the strategy had for the whole set. */
@@ -16,6 +17,7 @@ static enum kvw_err pick_admitted(struct kvw_exchange *x, struct kvw_candidates 
 {
 	struct kvw_decision *decision = &x->attempt.decision;
 	uint32_t id = x->admission.entrant.wait.worker;
+	bool strays = kvw_pd_strays(set);
 	enum kvw_err err;
 
 	x->loop->candidates.version = set->version = 0; /* the next read fills them again */
@@ -24,7 +26,9 @@ static enum kvw_err pick_admitted(struct kvw_exchange *x, struct kvw_candidates 
 	err = kvw_request_pick(x, set);
 	if (err != KVW_OK || decision->reason != KVW_REASON_ONLY)
 		return err;
-	if (id == x->admission.wished)
+	if (strays && set->items[decision->pos].role == KVW_ROLE_PREFILL)
+		decision->reason = KVW_REASON_PREFILLER;
+	else if (id == x->admission.wished)
 		decision->reason = x->admission.wish;
 	else if (decision->hit_tokens[KVW_TIER_DEVICE] > 0)
 		decision->reason = KVW_REASON_PREFIX;
@@ -87,6 +91,7 @@ static enum kvw_stepped admission_dry(struct kvw_exchange *x, struct kvw_way *wa
 
 	if (!kvw_gates_want(x) || e->none)
 		return KVW_STEP_ON;
+	kvw_pd_price(x, &way->set, &e->decision, x->loop->gates.costs);
 	found = kvw_estimate(x->loop->shared->admission, &ask, &way->set, x->loop->gates.costs,
 		&e->decision, x->loop->now_ns);
 	e->admission.verdict = found.verdict == KVW_WOULD_GO     ? "admitted"

@@ -78,12 +78,25 @@ static enum kvw_stepped go_on(struct kvw_exchange *x, struct kvw_way *way)
 	return KVW_STEP_ON;
 }
 
+/* Counts a whole request of a prefiller; one that is named there, or tries it, is neither plan. */
+static void count_whole(const struct kvw_exchange *x)
+{
+	const struct kvw_attempt *a = &x->attempt;
+
+	if (a->worker->config.role != KVW_ROLE_PREFILL || x->pin.len > 0 ||
+		a->decision.reason == KVW_REASON_TRIAL)
+		return;
+	kvw_metrics_pd_plan(x->loop->metrics, a->decision.reason == KVW_REASON_PREFILLER
+						      ? KVW_PD_PLAN_PREFILLER_HERE
+						      : KVW_PD_PLAN_PREFILLER_ALONE);
+}
+
 static enum kvw_stepped prefill_run(struct kvw_exchange *x, struct kvw_way *way)
 {
 	enum kvw_stepped stepped = x->pd != NULL ? go_on(x, way) : KVW_STEP_ON;
 
-	if (stepped == KVW_STEP_ON && x->attempt.worker->config.role == KVW_ROLE_PREFILL && x->pin.len == 0)
-		kvw_metrics_pd_plan(x->loop->metrics, KVW_PD_PLAN_PREFILLER_ALONE);
+	if (stepped == KVW_STEP_ON)
+		count_whole(x);
 	return stepped;
 }
 
