@@ -122,7 +122,7 @@ def test_a_decoder_that_is_left_is_not_asked_again(workers, kvway):
 
     ds[0].script = decode
     entries = [entry(p.url, "prefill"), *(entry(d.url, "decode") for d in ds)]
-    router = started([p, *ds], kvway, entries, {"pd.lease": "1s", "loops": 1})
+    router = started([p, *ds], kvway, entries, {"pd.lease": "3s", "loops": 1})
     for _ in range(2):  # each has a kept connection
         assert router.ask("POST", CHAT, body=body_for(CHAT)).status == 200
     hangs.set()
