@@ -58,7 +58,7 @@ struct kvw_transfer_kind {
 #include "proxy/transfers.def"
 #undef KVW_TRANSFER
 
-/* That of the setting; NULL: off. */
+/* Returns the kind of transfer that the setting names; NULL: off. */
 const struct kvw_transfer_kind *kvw_transfer_kind(const struct kvw_config *config);
 
 /* Writes the prefiller's `kv_transfer_params` (`ask`) of both NIXL connectors. */
