@@ -86,6 +86,12 @@ static void sim_stats(struct kvb_worker *worker, struct kvb_conn *conn)
 		(unsigned long long)worker->early, (unsigned long long)worker->missed,
 		(unsigned long long)s.loaded_tokens, (unsigned long long)worker->leavers,
 		(unsigned long long)worker->left_before, (double)worker->left_before_ns / 1e6);
+	kvb_buf_printf(&out,
+		",\"answered\":{\"prompt_tokens\":%llu,\"cached_tokens\":%llu,"
+		"\"completion_tokens\":%llu}",
+		(unsigned long long)worker->metrics.answered_prompt,
+		(unsigned long long)worker->metrics.answered_cached,
+		(unsigned long long)worker->metrics.answered_generated);
 	kvb_reporter_stats(worker->reporter, &out);
 	add_tier_stats(worker, &out);
 	kvb_nixl_stats(worker, &out);

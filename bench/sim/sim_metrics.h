@@ -29,6 +29,7 @@ struct kvb_metrics {
 	struct kvb_histogram prompt_tokens, generation_tokens, step_tokens;
 	struct kvb_histogram hit_rate; /* hit rate of requests, over all tiers */
 	uint64_t finished_stop, finished_length;
+	uint64_t answered_prompt, answered_cached, answered_generated; /* tokens of finished answers */
 };
 
 struct kvb_worker;

@@ -332,6 +332,9 @@ static void count_token(struct kvb_choice *choice, bool last)
 	kvb_histogram_add(&m->e2e, (double)(now_ns - seq->submit_ns) / second);
 	kvb_histogram_add(&m->decode, (double)(now_ns - choice->first_ns) / second);
 	kvb_histogram_add(&m->generation_tokens, seq->total_len - seq->prompt_len);
+	m->answered_prompt += seq->prompt_len;
+	m->answered_cached += seq->cached_len;
+	m->answered_generated += seq->total_len - seq->prompt_len;
 	worker->times[worker->times_count++ % KVB_TIMES_KEPT] =
 		(struct kvb_time){seq->submit_ns, choice->first_ns, now_ns, seq->prompt_len,
 			seq->cached_len, seq->total_len - seq->prompt_len};

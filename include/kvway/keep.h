@@ -42,6 +42,7 @@ enum kvw_keep_kind {
 	KVW_KEPT_CAPACITY = 12,  /* that the preceding server has declared */
 	KVW_KEPT_TOKENS = 13,    /* of a chunk hash */
 	KVW_KEPT_PLACEMENT = 14, /* a chunk that a server has, perhaps with the preceding tokens */
+	KVW_KEPT_USAGE = 15,  /* what a key, tenant and model used in an hour */
 	KVW_KEPT_TREE = 16,   /* the prefix tree: what concerns all nodes */
 	KVW_KEPT_NODE = 17,   /* a node with its holders */
 	KVW_KEPT_VIEW = 18,   /* the window of a worker's view */
@@ -61,6 +62,7 @@ struct kvw_keep_out {
 	enum kvw_err (*put)(void *arg, enum kvw_keep_kind kind, const void *record, size_t len);
 	void *arg;
 	int64_t now_ns; /* monotonic */
+	bool heir;      /* the records go to a process that takes over */
 };
 
 /* Where records are read. */

@@ -29,11 +29,13 @@
 #include "base/notify.h"
 #include "proxy/proxy.h"
 #include "sharing/sharing.h"
+#include "state/rest.h"
 #include "state/state.h"
 #include "takeover/activation.h"
 #include "takeover/giver.h"
 #include "takeover/taker.h"
 #include "trace/trace.h"
+#include "usage/ledger.h"
 #include "feeds/vllm_feed.h"
 
 /* The protocols by which workers report their caches. */
@@ -202,13 +204,16 @@ static enum kvw_err create_sharing(struct kvw_app *app)
 		    strcmp(config->rate_sharing_service, config->replicas_service) == 0;
 	enum kvw_err err = KVW_OK;
 
+	/* Usage goes with limits, which have keys, too, or else with load. */
 	if (rates)
-		err = kvw_sharing_create(config, KVW_SHARED_RATES | (both ? KVW_SHARED_LOAD : 0),
-			stderr, &app->sharing);
+		err = kvw_sharing_create(config,
+			KVW_SHARED_RATES | KVW_SHARED_USAGE | (both ? KVW_SHARED_LOAD : 0), stderr,
+			&app->sharing);
 	if (err == KVW_OK && both)
 		app->load_sharing = app->sharing;
 	else if (err == KVW_OK && load)
-		err = kvw_sharing_create(config, KVW_SHARED_LOAD, stderr, &app->load_sharing);
+		err = kvw_sharing_create(config, KVW_SHARED_LOAD | (rates ? 0 : KVW_SHARED_USAGE),
+			stderr, &app->load_sharing);
 	return err;
 }
 
@@ -219,9 +224,11 @@ static enum kvw_err start_sharing(struct kvw_app *app)
 	enum kvw_err err = KVW_OK;
 
 	if (app->sharing != NULL)
-		err = kvw_sharing_start(app->sharing, rates, app->fleet, admission);
+		err = kvw_sharing_start(
+			app->sharing, rates, app->fleet, admission, app->ledger);
 	if (err == KVW_OK && app->load_sharing != NULL && app->load_sharing != app->sharing)
-		err = kvw_sharing_start(app->load_sharing, NULL, app->fleet, admission);
+		err = kvw_sharing_start(
+			app->load_sharing, NULL, app->fleet, admission, app->ledger);
 	return err;
 }
 
@@ -240,6 +247,25 @@ static enum kvw_err ask_for_tickets(struct kvw_app *app)
 
 	return kvw_taker_tickets(app->taker, &app->fleet->certificates, why) ? KVW_OK
 									     : refused(why);
+}
+
+/* Creates the parts that note requests: access log, trace, usage. */
+static enum kvw_err create_records(struct kvw_app *app)
+{
+	const struct kvw_config *config = app->config;
+	const struct kvw_ledger_options options = {
+		.loops = app->loop_count,
+		.entries = (size_t)config->usage_entries,
+		.hours = (size_t)config->usage_hours,
+		.named = (size_t)config->usage_metrics,
+		.shared = app->sharing != NULL || app->load_sharing != NULL,
+	};
+	enum kvw_err err = kvw_access_log_create(config->log_access, app->loop_count,
+		config->log_ring, stderr, &app->access_log);
+
+	if (err == KVW_OK)
+		err = kvw_proxy_create_trace(config, app->loop_count, &app->trace);
+	return err == KVW_OK ? kvw_ledger_create(&options, &app->ledger) : err;
 }
 
 /* Starts all parts except those that accept clients of `listen`. */
@@ -292,10 +318,7 @@ static enum kvw_err start_parts(struct kvw_app *app)
 		err = kvw_metrics_create(app->loop_count, app->fleet, &app->metrics);
 	if (err != KVW_OK)
 		return err;
-	err = kvw_access_log_create(config->log_access, app->loop_count, config->log_ring, stderr,
-		&app->access_log);
-	if (err == KVW_OK)
-		err = kvw_proxy_create_trace(config, app->loop_count, &app->trace);
+	err = create_records(app);
 	if (err != KVW_OK)
 		return err;
 	return kvw_admin_start(
@@ -307,6 +330,7 @@ static enum kvw_err start_parts(struct kvw_app *app)
 			.memory = &app->memory,
 			.access_log = app->access_log,
 			.trace = app->trace,
+			.ledger = app->ledger,
 			.auth = app->auth,
 			.sharing = app->sharing,
 			.state = app->state,
@@ -339,6 +363,7 @@ static enum kvw_err start_proxy(struct kvw_app *app)
 			.access_log = app->access_log,
 			.admin = app->admin,
 			.trace = app->trace,
+			.ledger = app->ledger,
 			.auth = app->auth,
 			.loop_count = app->loop_count,
 			.loop_turn_ns = app->loop_turn_ns,
@@ -510,11 +535,32 @@ static enum kvw_err start_app(struct kvw_app *app, const char *takeover_from)
 	return err;
 }
 
+static enum kvw_err keep_rest(void *ledger, const struct kvw_keep_out *out)
+{
+	return kvw_ledger_keep_rest(ledger, out);
+}
+
+/* Called when the loops have ended. Usage that was counted since a process that has taken over was
+ * given a snapshot goes to it through a file. */
+static void settle_usage(struct kvw_app *app)
+{
+	const struct kvw_config *config = app->config;
+
+	if (app->ledger == NULL || app->proxy == NULL)
+		return;
+	kvw_ledger_settle(app->ledger, kvw_clock_wall_ns() / KVW_NS_PER_S);
+	if (atomic_load(&app->takeover.handed) && config->state_file[0] != '\0' &&
+		app->sharing == NULL && app->load_sharing == NULL)
+		kvw_state_rest_write(config->state_file, getpid(),
+			(uint64_t)config->state_max_bytes, keep_rest, app->ledger);
+}
+
 static void stop(struct kvw_app *app)
 {
 	kvw_taker_destroy(app->taker);
 	if (app->proxy != NULL)
 		kvw_proxy_join(app->proxy); /* it was drained */
+	settle_usage(app);
 	kvw_admin_stop(app->admin);
 	if (app->load_sharing != app->sharing)
 		kvw_sharing_stop(app->load_sharing);
@@ -528,6 +574,7 @@ static void stop(struct kvw_app *app)
 	kvw_kvspaces_destroy(app->spaces);
 	kvw_access_log_destroy(app->access_log);
 	kvw_trace_destroy(app->trace);
+	kvw_ledger_destroy(app->ledger);
 	kvw_metrics_destroy(app->metrics);
 	kvw_fleet_destroy(app->fleet);
 	kvw_auth_stop(app->admin_auth);

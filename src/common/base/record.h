@@ -74,6 +74,8 @@ struct kvw_request_record {
 	bool exact, exact_right;
 	bool prompt_known, cached_known, completion_known;
 	uint32_t prompt_tokens, cached_tokens, completion_tokens; /* from usage */
+	/* tokens that kvway has estimated, as the answer reports none; 0: not estimated */
+	uint32_t estimated_prompt, estimated_completion;
 };
 
 #endif

@@ -29,9 +29,9 @@ enum {
 	ROOM_MODEL = 512,
 	ROOM_WORKER = 384,
 	ROOM_GROUP = 80,
-	/* Room for keys and numbers: 32 fields of at most 28 + 20 bytes, one of 29 + 20, three that
-	 * end in words. */
-	ROOM_REST = 1700,
+	/* Room for keys and numbers: 32 fields of at most 28 + 20 bytes, three of at most 32 + 20,
+	 * three that end in words. */
+	ROOM_REST = 1800,
 };
 
 static_assert(ROOM_REQUEST_ID + ROOM_CLIENT + ROOM_KEY + ROOM_TENANT + ROOM_CERTIFICATE +
@@ -144,6 +144,14 @@ static char *put_forwarded(char *at, const struct kvw_request_record *r)
 	if (r->completion_known) {
 		at = PUT(at, ",\"completion_tokens\":");
 		at = put_u64(at, r->completion_tokens);
+	}
+	if (r->estimated_prompt > 0) {
+		at = PUT(at, ",\"estimated_prompt_tokens\":");
+		at = put_u64(at, r->estimated_prompt);
+	}
+	if (r->estimated_completion > 0) {
+		at = PUT(at, ",\"estimated_completion_tokens\":");
+		at = put_u64(at, r->estimated_completion);
 	}
 	return at;
 }

@@ -23,7 +23,9 @@
 #include "admin/broadcast.h"
 #include "auth/auth.h"
 #include "sharing/sharing.h"
+#include "state/rest.h"
 #include "state/state.h"
+#include "takeover/state.h"
 #include "auth/jwt_gate.h"
 #include "base/clock.h"
 #include "admin/explain_http.h"
@@ -35,6 +37,7 @@
 #include "admin/openapi.h"
 #include "admin/permit.h"
 #include "admin/trace_http.h"
+#include "admin/usage_http.h"
 #include "admin/workers.h"
 #include "base/log.h"
 #include "base/notify.h"
@@ -64,6 +67,7 @@ struct kvw_admin {
 	struct kvw_admin_http *http;
 	struct kvw_tls *tls; /* NULL: plain HTTP */
 	struct event *tick, *quit, *ask; /* ask: of copy */
+	bool rest_read; /* no more comes of what the process before this one has counted */
 	struct kvw_prober *prober;
 	struct kvw_resolver *resolver;
 	struct kvw_members *members;
@@ -229,6 +233,7 @@ static void on_request(struct kvw_conn *conn, void *arg)
 	}
 	if (about_workers(admin, conn) || kvw_groups_http(admin->deps.fleet, conn) ||
 		kvw_trace_http(admin->deps.trace, admin->deps.fleet, conn) ||
+		kvw_usage_http(admin->deps.ledger, conn) ||
 		kvw_broadcast_http(admin->broadcaster, conn))
 		return;
 	if (!head->get_method && !head->head_method) {
@@ -239,7 +244,7 @@ static void on_request(struct kvw_conn *conn, void *arg)
 	if (err == KVW_ENOTFOUND) {
 		kvw_admin_http_error(conn, 404, "",
 			"not found; here are /health /ready /metrics /v1/models /explain /trace "
-			"/reload /workers /groups /broadcast /openapi.json");
+			"/usage /reload /workers /groups /broadcast /openapi.json");
 		return;
 	}
 	if (err != KVW_OK) {
@@ -254,12 +259,36 @@ static void on_request(struct kvw_conn *conn, void *arg)
 	free(answer.body);
 }
 
+static void take_rest(void *arg, enum kvw_keep_kind kind, const uint8_t *record, size_t len)
+{
+	struct kvw_admin *admin = arg;
+
+	if (kind == KVW_KEPT_USAGE)
+		kvw_ledger_recall(
+			admin->deps.ledger, record, len, kvw_clock_wall_ns() / KVW_NS_PER_S);
+}
+
+/* Adds what loops have counted, and what the process before this one has counted to its end. */
+static void collect_usage(struct kvw_admin *admin)
+{
+	const struct kvw_config *config = admin->deps.config;
+	int64_t before = 0;
+
+	kvw_ledger_collect(admin->deps.ledger, kvw_clock_wall_ns() / KVW_NS_PER_S);
+	if (admin->deps.takeover != NULL)
+		before = atomic_load(&admin->deps.takeover->forebear);
+	if (before != 0 && !admin->rest_read && config->state_file[0] != '\0')
+		admin->rest_read = kvw_state_rest_read(config->state_file, before,
+			(uint64_t)config->state_max_bytes, take_rest, admin);
+}
+
 static void on_tick(evutil_socket_t fd, short what, void *arg)
 {
 	struct kvw_admin *admin = arg;
 
 	(void)fd;
 	(void)what;
+	collect_usage(admin);
 	kvw_metrics_tick(admin->deps.metrics, kvw_clock_ns());
 	kvw_tls_watch_look(&admin->deps.fleet->certificates, false, kvw_clock_ns());
 	if (admin->deps.state != NULL)
@@ -531,6 +560,7 @@ enum kvw_err kvw_admin_start(
 		.loop_count = deps->loop_count,
 		.access_log = deps->access_log,
 		.memory = deps->memory,
+		.ledger = deps->ledger,
 		.tokens = deps->tokens,
 		.feed = deps->feed,
 	};

@@ -24,6 +24,7 @@ struct kvw_trace;
 struct kvw_feed;
 struct kvw_sources;
 struct kvw_tokens;
+struct kvw_ledger;
 
 struct kvw_sockets;
 struct kvw_takeover_state;
@@ -43,6 +44,7 @@ struct kvw_admin_deps {
 	/* whose count of dropped lines is shown; may be NULL */
 	const struct kvw_access_log *access_log;
 	const struct kvw_trace *trace;           /* NULL: requests are not traced */
+	struct kvw_ledger *ledger;               /* NULL: usage is not counted */
 
 	struct kvw_state *state;     /* snapshots of learned state; NULL: there are none */
 	/* shares use of limits with other replicas; NULL: not shared */

@@ -60,6 +60,8 @@ enum kvw_collect_of {
 	KVW_OF_RELOAD_GOOD, KVW_OF_RELOAD_TIME, KVW_OF_RELOAD_RESTART,
 	/* auth */
 	KVW_OF_AUTH_KEYS, KVW_OF_AUTH_GOOD, KVW_OF_AUTH_TIME,
+	/* usage_users */
+	KVW_OF_USERS, KVW_OF_USERS_UNNAMED,
 	/* rate_sharing */
 	KVW_OF_SHARING_GOOD, KVW_OF_SHARING_COUNTS,
 	/* takeover */

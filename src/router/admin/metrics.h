@@ -18,6 +18,7 @@
 struct kvw_access_log;
 struct kvw_feed;
 struct kvw_fleet;
+struct kvw_ledger;
 struct kvw_metric_info; /* metrics/exposition.h */
 struct kvw_tokens;
 
@@ -181,6 +182,7 @@ struct kvw_metrics_sources {
 	size_t loop_count;
 	const struct kvw_access_log *access_log;
 	const struct kvw_account *memory;
+	struct kvw_ledger *ledger; /* NULL: usage is not counted */
 	struct kvw_tokens *tokens;
 	struct kvw_feed *feed;
 	const struct kvw_auth_state *auth; /* NULL: there are no keys of clients */

@@ -139,6 +139,7 @@ static const struct known_path known_paths[] = {
 	LOCAL("/ping"),
 	LOCAL("/metrics"),
 	LOCAL("/v1/models"),
+	LOCAL("/v1/usage"),
 	SLEEPS("/sleep"),
 	WAKES("/wake_up"),
 	EMPTIES("/release_kv_cache_memory"),
@@ -368,7 +369,8 @@ const char *const kvw_inference_paths[] = {"/v1/chat/completions", "/v1/chat/com
 	"/pooling", "/classify", "/generative_scoring", "/v1/systemone", "/v1/audio/transcriptions",
 	"/v1/audio/translations", "/invocations", "/generate", "/generate_from_file",
 	"/vertex_generate", "/encode", "/v1/classify", "/api/chat", "/api/generate", "/v1/tokenize",
-	"/v1/detokenize", "/parse_function_call", "/separate_reasoning", "/v1/models"};
+	"/v1/detokenize", "/parse_function_call", "/separate_reasoning", "/v1/models",
+	"/v1/usage"};
 const size_t kvw_inference_path_count =
 	sizeof(kvw_inference_paths) / sizeof(kvw_inference_paths[0]);
 

@@ -9,7 +9,7 @@
 /* kvway's treatment of a path before routing. */
 enum kvw_path_kind {
 	KVW_PATH_FORWARD,        /* goes to a worker */
-	/* kvway answers: /health /ready /ping /metrics /v1/models[/{id}] */
+	/* kvway answers: /health /ready /ping /metrics /v1/models[/{id}] /v1/usage */
 	KVW_PATH_LOCAL,
 	KVW_PATH_ENGINE_CONTROL, /* /sleep and the like: 403 unless expose.engine_control */
 	KVW_PATH_LORA            /* LoRA loading: 403 unless expose.lora */
@@ -49,7 +49,7 @@ bool kvw_path_straight(struct kvw_slice target);
  * of these patterns (config/path_pattern.h). */
 bool kvw_path_listed(struct kvw_slice target, const char *const *patterns, size_t count);
 
-/* The paths of vLLM that serve inference, and /v1/models, as patterns. */
+/* The paths of vLLM that serve inference, /v1/models and /v1/usage, as patterns. */
 extern const char *const kvw_inference_paths[];
 extern const size_t kvw_inference_path_count;
 

@@ -15,6 +15,7 @@
 #include "proxy/pd.h"
 #include "proxy/rate.h"
 #include "proxy/understand.h"
+#include "proxy/used.h"
 
 #define BIT(state) (1u << (state))
 
@@ -276,6 +277,7 @@ static void report_exchange(struct kvw_exchange *x, enum kvw_end end)
 	if (x->attempt.decision.exact && loop->sources != NULL &&
 		x->attempt.decision.reason != KVW_REASON_SPLIT)
 		check_prediction(x, &record);
+	kvw_used_end(x, &record);
 	if (x->admission.entered)
 		kvw_kept_count(x, end);
 	kvw_metrics_record(loop->metrics, &record);

@@ -1,6 +1,6 @@
 /*
- * keep.c - saves the loops' shared data for the next process: owners of responses, and use of the
- * limits of keys, tenants and models.
+ * keep.c - saves the loops' shared data for the next process: owners of responses, use of the
+ * limits of keys, tenants and models, and usage, which its own room writes.
  *
  * kvway saves, by name, the use of a limit today and the time until its minute's budget is full
  * again, so that a restart does not change what a client may do. Running requests do not outlive
@@ -14,6 +14,7 @@
 #include "proxy/owners.h"
 #include "proxy/shared.h"
 #include "rates/rates.h"
+#include "usage/ledger.h"
 
 struct owner_record {
 	uint64_t id; /* hash of the response's id */
@@ -124,7 +125,9 @@ enum kvw_err kvw_proxy_keep(struct kvw_proxy *proxy, const struct kvw_keep_out *
 	struct kvw_shared *shared = kvw_proxy_shared(proxy);
 	enum kvw_err err = keep_owners(shared->owners, out);
 
-	return err == KVW_OK ? keep_rates(shared->rates, out) : err;
+	if (err == KVW_OK)
+		err = keep_rates(shared->rates, out);
+	return err == KVW_OK ? kvw_ledger_keep(shared->ledger, out, out->heir) : err;
 }
 
 static void recall_owner(
@@ -192,4 +195,6 @@ void kvw_proxy_recall(struct kvw_proxy *proxy, const struct kvw_keep_in *in)
 			recall_owner(shared->owners, in, bytes, len);
 		else if (kind == KVW_KEPT_RATE)
 			recall_rate(shared, in, bytes, len);
+		else if (kind == KVW_KEPT_USAGE)
+			kvw_ledger_recall(shared->ledger, bytes, len, kvw_clock_wall_ns() / KVW_NS_PER_S);
 }

@@ -1,7 +1,8 @@
 /*
  * local.c - answers kvway's own paths.
  *
- * All answers except /metrics are made at once, from a few atomics. /metrics is the control
+ * All answers except /metrics and /v1/usage are made at once, from a few atomics; usage is read
+ * under a lock that is held for microseconds. /metrics is the control
  * thread's text (admin/metrics_copy.h): where no text is new enough, the exchange waits for the
  * next tick. SageMaker's /ping asks whether requests can be served, so kvway answers it like
  * /ready.
@@ -16,6 +17,7 @@
 #include "admin/metrics_copy.h"
 #include "proxy/cors.h"
 #include "proxy/reply.h"
+#include "usage/page.h"
 
 #define TEXT_TYPE       "text/plain; charset=utf-8"
 #define MOST_ID         1024 /* longest name of a model to look up, bytes */
@@ -138,8 +140,57 @@ static void answer_one_model(struct kvw_exchange *x, struct kvw_slice path)
 	free(text);
 }
 
+/* --- /v1/usage --- */
+
+/* Sets *since_s by the query. False: it is not a time, and the request was answered. */
+static bool take_since(struct kvw_exchange *x, int64_t wall_s, int64_t *since_s)
+{
+	struct kvw_slice text = kvw_target_parameter(x->target, KVW_SLICE("since"));
+	char copy[40];
+	bool good = text.data == NULL;
+
+	if (!good && text.len < sizeof(copy)) {
+		memcpy(copy, text.data, text.len);
+		copy[text.len] = '\0';
+		good = kvw_usage_since(copy, wall_s, since_s);
+	}
+	free((char *)text.data);
+	if (!good)
+		kvw_reply_error_as(x, 400, NULL, "since", NULL,
+			"since: expected " KVW_USAGE_SINCE_EXPECTED);
+	return good;
+}
+
+/* Shows a key what it has used; the control thread has collected that within the last second. */
+static void answer_usage(struct kvw_exchange *x)
+{
+	int64_t wall_s = (x->loop->now_ns + x->loop->wall_offset_ns) / KVW_NS_PER_S;
+	struct kvw_usage_question question = {0};
+	struct kvw_page page = {0};
+	struct kvw_slice key;
+
+	if (x->caller.key == NULL || x->loop->shared->ledger == NULL) {
+		kvw_reply_error_as(x, 404, "NotFoundError", NULL, NULL,
+			x->caller.key == NULL
+				? "without API keys (auth) there is no usage of a key"
+				: "usage is not counted: usage.entries is 0");
+		return;
+	}
+	if (!take_since(x, wall_s, &question.since_s))
+		return;
+	key = kvw_slice_of(x->caller.key->name);
+	question.key = &key;
+	kvw_usage_page(x->loop->shared->ledger, &question, wall_s, &page);
+	if (page.failed)
+		kvw_reply_error(x, 500, "out of memory");
+	else
+		kvw_reply(x, 200, "application/json", NULL, page.data, page.len);
+	free(page.data);
+}
+
 bool kvw_local_answers(struct kvw_exchange *x)
 {
+	static const char *const usage_path[] = {"/v1/usage"};
 	struct kvw_slice path = x->target;
 	const char *mark = memchr(path.data, '?', path.len);
 	const struct kvw_head *head = &x->loop->request_head;
@@ -169,6 +220,10 @@ bool kvw_local_answers(struct kvw_exchange *x)
 	}
 	if (x->dry != NULL) { /* a dry run's loop has no admin address to ask */
 		kvw_reply_error(x, 400, "kvway answers this path itself");
+		return true;
+	}
+	if (kvw_path_listed(x->target, usage_path, 1)) {
+		answer_usage(x);
 		return true;
 	}
 	if (ping)

@@ -20,6 +20,7 @@
 #include "proxy/prepare.h"
 #include "proxy/receive.h"
 #include "proxy/shadow.h"
+#include "usage/ledger.h"
 
 #define TICK_NS             (20 * KVW_NS_PER_MS)
 #define LOOK_FOR_GONE_NS    KVW_NS_PER_S
@@ -182,6 +183,7 @@ static void loop_tick(struct kvw_loop *loop)
 	 * turn is over. */
 	loop->letting_go = atomic_load_explicit(&loop->fleet->leaving, memory_order_acquire) > 0;
 	sync_link_gauges(loop);
+	kvw_usage_turn(loop->usage);
 	if (atomic_load_explicit(&loop->shared->draining, memory_order_acquire))
 		drain_clients(loop);
 	kvw_shadow_look(loop);
@@ -367,6 +369,7 @@ enum kvw_err kvw_loop_init(struct kvw_loop *loop, struct kvw_shared *shared, siz
 	loop->access_log = deps->access_log;
 	loop->admin = deps->admin;
 	loop->trace = kvw_trace_ring(deps->trace, index);
+	loop->usage = kvw_ledger_shard(deps->ledger, index);
 	loop->auth = deps->auth;
 	loop->turn_ns = &deps->loop_turn_ns[index];
 	loop->now_ns = kvw_clock_ns();

@@ -30,6 +30,7 @@ struct kvw_client;
 struct kvw_exchange;
 struct kvw_keyring;
 struct kvw_trace_ring;
+struct kvw_usage_shard;
 
 /* Kinds of timer; each has one duration (timer.h). words.c has their names. */
 enum kvw_timer_kind {
@@ -84,6 +85,7 @@ struct kvw_loop {
 	struct kvw_access_log *access_log;
 	struct kvw_admin *admin;
 	struct kvw_trace_ring *trace; /* NULL: requests are not traced */
+	struct kvw_usage_shard *usage; /* NULL: usage is not counted */
 	struct kvw_tls *tls; /* TLS for clients; borrowed; NULL: plain HTTP */
 
 	/* For a strategy that wants exact tokens; sources NULL: the strategy wants none. */

@@ -226,6 +226,7 @@ enum kvw_err kvw_proxy_start(
 	if (proxy->loops == NULL ||
 		kvw_shared_init(&proxy->shared, deps->config, deps->memory) != KVW_OK)
 		goto fail;
+	proxy->shared.ledger = deps->ledger;
 	err = create_client_tls(proxy, deps->auth != NULL, errors);
 	if (err != KVW_OK)
 		goto fail;

@@ -21,6 +21,7 @@
 
 struct kvw_account;
 struct kvw_auth;
+struct kvw_ledger;
 struct kvw_proxy;
 struct kvw_rate_table;
 struct kvw_sockets;
@@ -35,6 +36,7 @@ struct kvw_proxy_deps {
 	struct kvw_access_log *access_log;
 	struct kvw_admin *admin;
 	struct kvw_trace *trace; /* NULL: requests are not traced */
+	struct kvw_ledger *ledger; /* NULL: usage is not counted */
 	struct kvw_account *memory; /* counts the memory that clients make this process hold */
 	size_t loop_count;
 	_Atomic int64_t *loop_turn_ns; /* [loop_count], written by the loops */
@@ -75,8 +77,8 @@ struct kvw_admission *kvw_proxy_admission(struct kvw_proxy *proxy);
 /* Returns the table of limits' use by keys, tenants and models, which the proxy owns. */
 struct kvw_rate_table *kvw_proxy_rates(struct kvw_proxy *proxy);
 
-/* Save and restore owners of responses and the use of limits over a restart (keep.h). keep: any
- * thread; recall: before the loops run. */
+/* Save and restore owners of responses, the use of limits, and usage over a restart (keep.h). keep:
+ * any thread; recall: before the loops run. */
 enum kvw_err kvw_proxy_keep(struct kvw_proxy *proxy, const struct kvw_keep_out *out) KVW_MUST_CHECK;
 void kvw_proxy_recall(struct kvw_proxy *proxy, const struct kvw_keep_in *in);
 

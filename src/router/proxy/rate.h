@@ -2,7 +2,7 @@
  * rate.h - charges a request to the limits of its key, its tenant and its model (src/router/rates).
  *
  * A request is charged with a prediction before it waits for anything (steps/limits.c); at its end
- * the charge is corrected by the answer's usage, or without a usage by the bytes that passed.
+ * the charge is corrected by what the request has used (used.h).
  */
 #ifndef KVW_RATE_H
 #define KVW_RATE_H
@@ -12,9 +12,6 @@
 /* Writes the header fields that show what is left of the limits, for the answer. */
 #define KVW_RATE_ROOM KVW_RATE_FIELDS_ROOM
 size_t kvw_rate_fields(const struct kvw_exchange *x, char out[KVW_RATE_ROOM]);
-
-/* Counts a piece of the answer's stream. */
-void kvw_rate_watch(struct kvw_exchange *x, const char *data, size_t len);
 
 /* Corrects the charge at the request's end. */
 void kvw_rate_end(struct kvw_exchange *x, enum kvw_end end);

@@ -32,6 +32,7 @@
 #include "proxy/send.h"
 #include "proxy/silence.h"
 #include "proxy/unread.h"
+#include "proxy/used.h"
 #include "proxy/whose.h"
 #include "proxy/worker_head.h"
 
@@ -121,8 +122,8 @@ static void take_computed(struct kvw_exchange *x, const char *data, size_t len)
 	struct kvw_opening *o = &x->attempt.opening;
 	bool held = x->response_state == KVW_RESPONSE_HELD;
 
-	if (x->event_stream && kvw_rate_holds(x))
-		kvw_rate_watch(x, data, len);
+	if (kvw_used_watches(x))
+		kvw_used_watch(x, data, len);
 	if (x->status != 200)
 		return;
 	if (x->event_stream) {

@@ -20,6 +20,8 @@
 #include "base/account.h"
 #include "server/acceptor.h"
 
+struct kvw_ledger;
+
 /* Handling of clients that arrive while the loops drain. */
 enum kvw_drain {
 	KVW_DRAIN_NOW,     /* no loop listens any more */
@@ -34,6 +36,7 @@ struct kvw_shared {
 	struct kvw_owners *owners;       /* which worker keeps which response of /v1/responses */
 	struct kvw_admission *admission; /* decides which requests may be sent now */
 	struct kvw_rate_table *rates;    /* use of the limits of keys, tenants and models */
+	struct kvw_ledger *ledger;       /* usage by users; borrowed; NULL: it is not counted */
 	struct kvw_budget repeats;       /* account that pays for repeats at other workers */
 	enum kvw_drain drain; /* how to drain; written before `draining` */
 	_Atomic bool draining;

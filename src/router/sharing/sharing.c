@@ -1,5 +1,6 @@
 /*
- * sharing.c - adds this replica's charges to totals in Redis, and runs the exchange of load.
+ * sharing.c - adds this replica's charges to totals in Redis, and runs the exchange of load and the
+ * one of usage.
  *
  * In Redis each key, tenant or model is a hash of counters: `r` requests, `t` tokens, `dDAY` tokens
  * of a day, and `n` exchanges, by which lost totals are known. A script adds to all four and
@@ -21,6 +22,7 @@
 #include "rates/share.h"
 #include "redis/redis.h"
 #include "sharing/load_round.h"
+#include "sharing/usage_round.h"
 
 #define ORDERS      1024
 #define REPLY_NS    (500 * KVW_NS_PER_MS)
@@ -53,6 +55,7 @@ struct kvw_sharing {
 	struct kvw_redis *redis;
 	struct kvw_rate_table *table; /* NULL: limits are not shared */
 	struct kvw_load_round *load;  /* NULL: load is not shared */
+	struct kvw_usage_round *usage; /* NULL: usage is not shared here */
 	int64_t interval_ns;
 	char prefix[PREFIX_MOST];
 	pthread_t thread;
@@ -192,6 +195,11 @@ static void step(struct kvw_sharing *sharing, int64_t until_ns)
 
 		until_ns = load_ns < until_ns ? load_ns : until_ns;
 	}
+	if (sharing->usage != NULL) {
+		int64_t usage_ns = kvw_usage_round_step(sharing->usage, sharing->redis, now_ns);
+
+		until_ns = usage_ns < until_ns ? usage_ns : until_ns;
+	}
 	(void)kvw_redis_step(sharing->redis, until_ns > now_ns ? until_ns - now_ns : 0, &next_ns);
 }
 
@@ -231,6 +239,8 @@ static void *run_sharing(void *arg)
 	}
 	if (sharing->load != NULL)
 		kvw_load_round_leave(sharing->load, sharing->redis, LEAVE_NS);
+	if (sharing->usage != NULL)
+		kvw_usage_round_leave(sharing->usage, sharing->redis);
 	return NULL;
 }
 
@@ -278,9 +288,15 @@ enum kvw_err kvw_sharing_create(
 	explicit_bzero(&url, sizeof(url));
 	if (err == KVW_OK && (parts & KVW_SHARED_LOAD) != 0)
 		err = kvw_load_round_create(config, &sharing->load);
+	if (err == KVW_OK && (parts & KVW_SHARED_USAGE) != 0)
+		err = kvw_usage_round_create(rates ? config->rate_sharing_prefix
+						   : config->replicas_prefix,
+			&sharing->usage);
 	if (err != KVW_OK) {
-		if (sharing != NULL)
+		if (sharing != NULL) {
 			kvw_redis_destroy(sharing->redis);
+			kvw_load_round_destroy(sharing->load);
+		}
 		free(sharing);
 		return err;
 	}
@@ -292,11 +308,13 @@ enum kvw_err kvw_sharing_create(
 }
 
 enum kvw_err kvw_sharing_start(struct kvw_sharing *sharing, struct kvw_rate_table *table,
-	struct kvw_fleet *fleet, struct kvw_admission *admission)
+	struct kvw_fleet *fleet, struct kvw_admission *admission, struct kvw_ledger *ledger)
 {
 	sharing->table = table;
 	if (sharing->load != NULL)
 		kvw_load_round_begin(sharing->load, fleet, admission);
+	if (sharing->usage != NULL)
+		kvw_usage_round_begin(sharing->usage, ledger);
 	if (pthread_create(&sharing->thread, NULL, run_sharing, sharing) != 0)
 		return KVW_ENOMEM;
 	(void)pthread_setname_np(sharing->thread, "kvway-sharing");
@@ -315,6 +333,7 @@ void kvw_sharing_stop(struct kvw_sharing *sharing)
 	}
 	kvw_redis_destroy(sharing->redis); /* ends commands under way */
 	kvw_load_round_destroy(sharing->load);
+	kvw_usage_round_destroy(sharing->usage);
 	free(sharing);
 }
 

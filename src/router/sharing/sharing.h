@@ -1,10 +1,12 @@
 /*
- * sharing.h - replicas of kvway share counts of limits (rate_sharing) and load (replicas) in Redis.
+ * sharing.h - replicas of kvway share counts of limits (rate_sharing), load (replicas) and usage in
+ * Redis.
  *
  * A thread adds, every rate_sharing.interval, the charges to each key, tenant and model to totals
  * in Redis and charges the others' additions (rates/share.h); and every replicas.interval it sends
- * this replica's load on each worker and receives the others' (load_round.h). Requests never wait
- * for it. If both have the same URL, one thread and one connection do both.
+ * this replica's load on each worker and receives the others' (load_round.h). Every second it adds
+ * usage to totals (usage_round.h). Requests never wait for it. If limits and load have the same
+ * URL, one thread and one connection do all.
  *
  * Threads: create, start, stop by one; the state is read by any.
  */
@@ -19,6 +21,7 @@
 
 struct kvw_admission;
 struct kvw_fleet;
+struct kvw_ledger;
 struct kvw_sharing;
 
 /* For metrics. */
@@ -45,7 +48,7 @@ struct kvw_load_state {
 };
 
 /* Kinds of numbers that a thread shares, as bits. */
-enum kvw_shared_part { KVW_SHARED_RATES = 1, KVW_SHARED_LOAD = 2 };
+enum kvw_shared_part { KVW_SHARED_RATES = 1, KVW_SHARED_LOAD = 2, KVW_SHARED_USAGE = 4 };
 
 /* Creates the object, but starts nothing. KVW_EINVAL: the URL, or a file that it names, cannot be
  * used; `errors` has the cause. KVW_ENOMEM. */
@@ -54,7 +57,8 @@ enum kvw_err kvw_sharing_create(const struct kvw_config *config, unsigned parts,
 /* Starts the thread. All arguments are borrowed until kvw_sharing_stop; arguments that its parts do
  * not need may be NULL. */
 enum kvw_err kvw_sharing_start(struct kvw_sharing *sharing, struct kvw_rate_table *table,
-	struct kvw_fleet *fleet, struct kvw_admission *admission) KVW_MUST_CHECK;
+	struct kvw_fleet *fleet, struct kvw_admission *admission,
+	struct kvw_ledger *ledger) KVW_MUST_CHECK;
 /* Ends the thread, if it runs, and frees everything. NULL is allowed. */
 void kvw_sharing_stop(struct kvw_sharing *sharing);
 

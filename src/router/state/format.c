@@ -58,6 +58,7 @@ const char *kvw_state_kind_name(enum kvw_keep_kind kind)
 		[KVW_KEPT_CAPACITY] = "coordinator: capacities",
 		[KVW_KEPT_TOKENS] = "coordinator: tokens",
 		[KVW_KEPT_PLACEMENT] = "coordinator: placements",
+		[KVW_KEPT_USAGE] = "usage of keys, tenants, models",
 		[KVW_KEPT_TREE] = "prefix tree",
 		[KVW_KEPT_NODE] = "prefix tree: nodes",
 		[KVW_KEPT_VIEW] = "prefix tree: views of workers",

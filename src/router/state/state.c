@@ -151,11 +151,13 @@ static enum kvw_err put_gathered(struct kvw_state *state, const struct gathered 
 	return err;
 }
 
-static enum kvw_err write_to(struct kvw_state *state, const struct gathered *all, int fd)
+static enum kvw_err write_to(
+	struct kvw_state *state, const struct gathered *all, int fd, bool heir)
 {
 	const struct kvw_config *config = all->settings->config;
 	struct kvw_strategy *strategy = all->settings->strategy;
-	const struct kvw_keep_out out = {.put = put_record, .arg = state, .now_ns = kvw_clock_ns()};
+	const struct kvw_keep_out out = {
+		.put = put_record, .arg = state, .now_ns = kvw_clock_ns(), .heir = heir};
 	uint64_t id = 0;
 	enum kvw_err err;
 
@@ -192,7 +194,7 @@ static void write_snapshot(struct kvw_state *state, struct gathered *all)
 	if (!state->barred && all->settings != NULL)
 		err = kvw_state_file_begin(state->path, &file, why);
 	if (err == KVW_OK) {
-		err = write_to(state, all, file.fd);
+		err = write_to(state, all, file.fd, false);
 		if (err == KVW_OK) {
 			err = kvw_state_file_commit(&file, why);
 		} else {
@@ -225,7 +227,7 @@ static void write_for_heir(struct kvw_state *state, struct gathered *all)
 	enum kvw_err err = KVW_EIO;
 
 	if (fd >= 0 && all->settings != NULL)
-		err = write_to(state, all, fd);
+		err = write_to(state, all, fd, true);
 	if (all->settings != NULL)
 		kvw_settings_unref(all->settings);
 	all->settings = NULL;

@@ -47,6 +47,7 @@ static const struct {
 	{"/ping", KVW_PATH_LOCAL, KVW_API_OTHER, false, false},
 	{"/metrics?x", KVW_PATH_LOCAL, KVW_API_OTHER, false, false},
 	{"/v1/models", KVW_PATH_LOCAL, KVW_API_OTHER, false, false},
+	{"/v1/usage?since=24h", KVW_PATH_LOCAL, KVW_API_OTHER, false, false},
 	{"/v1/models/llama", KVW_PATH_LOCAL, KVW_API_OTHER, false, false},
 	{"/v1/models/org%2fllama", KVW_PATH_LOCAL, KVW_API_OTHER, false, false},
 	{"/v1/models/..", KVW_PATH_FORWARD, KVW_API_OTHER, false, false},
