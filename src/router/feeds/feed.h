@@ -20,6 +20,7 @@
 #include "server/sockets.h"
 #include "kvway/exact.h"
 #include "kvway/keep.h"
+#include "kvway/route.h"
 
 #define KVW_FEED_BURST   64
 #define KVW_FEED_POSTS   1024 /* limit of waiting calls from kvw_feed_post */
@@ -163,6 +164,9 @@ struct kvw_feed_status {
 /* Fills *out. KVW_ENOTFOUND: no such worker. */
 enum kvw_err kvw_feed_worker_status(struct kvw_feed *feed, uint32_t worker,
 	enum kvw_reporter reporter, struct kvw_feed_status *out) KVW_MUST_CHECK;
+
+/* Returns how much is known of an existing worker's cache by its own reports. */
+enum kvw_knowledge kvw_feed_knowledge(const struct kvw_feed *feed, uint32_t worker);
 
 /* --- for modules, on the feed's thread or in start --- */
 
