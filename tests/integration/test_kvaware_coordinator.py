@@ -179,20 +179,81 @@ def test_a_lost_batch_sends_a_worker_by_text_until_its_memory_was_replaced(stage
     assert server.store(ids(7, 2 * CHUNK)) == {"applied": 1, "duplicates": 0, "stale": 0}
     wait_coverage(s.router, s.workers, "lmcache", 1)
     wait_log(s.router, "gap instance=mp-one")
+    knows(s.router, s.workers, "degraded/missed")
     server.store(ids(8, 6 * CHUNK))
     wait_coverage(s.router, s.workers, "lmcache", 2)
+    knows(s.router, s.workers, "exact/all")
 
 
-def test_entries_without_tokens_are_said_once_and_routed_by_text(stage):
-    s = stage(1)
+def knows(router, workers, name):
+    """One more decision knows as much, wherever that is shown."""
+    degree, reason = name.split("/")
+    labels = {"degree": degree, "reason": reason}
+    before = router.metric("kvway_decision_knowledge_total", **labels)
+    seen = complete(router, ids(9, 3 * CHUNK))
+    assert seen.knowledge == name
+    explained = explain(router, ids(9, 3 * CHUNK))
+    assert explained["knowledge"] == name and explained["knowledge_why"]
+    assert [w["knowledge"] for w in explained["workers"]] == [name]
+    assert [w["knowledge"] for w in ask(router.admin_port, "GET", "/workers").json()] == [name]
+    level = {"exact": 2, "degraded": 1, "fallback": 0}[degree]
+    assert router.metric("kvway_worker_knowledge", worker=workers[0].url) == level
+    until(lambda: router.metric("kvway_decision_knowledge_total", **labels) == before + 1, 5, "the count")
+    way = json.loads(ask(router.admin_port, "GET", "/trace?last=1").body.splitlines()[0])["way"]
+    assert [note["knowledge"] for note in way if note["what"] == "attempt"] == [name]
+
+
+def test_entries_of_unknown_hashes_without_tokens_are_said_once_and_routed_by_text(stage):
+    s = stage(1, {"kvaware.lmcache.chunk_size": str(CHUNK)})
     server = s.server()
     for seed in range(5):
         server.store(ids(seed, 8 * CHUNK), known=False)
     wait_coverage(s.router, s.workers, "lmcache", 1)
+    for seed in range(5):
+        assert complete(s.router, ids(seed, 8 * CHUNK + 1)).knowledge == "degraded/missed"
     wait_log(s.router, "kvaware never matches instance=mp-one: its reports have no token ids")
-    until(lambda: count(s.router, "unnamed") == 40, 5, "the metric to follow")
     told = explain(s.router, ids(0, 100))["workers"][0]["cache_told_by"]["lmcache"]
     assert "lmcache_driven" in told["wrong"]
+
+
+def recorded_prompts():
+    """The prompts that a stock server stored: their tokens, and the entries as recorded."""
+    for line in RECORD.read_text().splitlines():
+        record = json.loads(line)
+        for batch in json.loads(record["body"])["batches"] if record["path"] == "/events" else ():
+            entries = batch["entries"]
+            if batch["event_type"] == "store" and batch["tier"] == "l1" and entries[0]["token_ids"]:
+                assert [e["token_offset"] for e in entries] == [CHUNK * i for i in range(len(entries))]
+                yield [token for e in entries for token in e["token_ids"]], entries
+
+
+def test_recorded_entries_are_found_by_their_hashes_alone(stage):
+    """What a stock server sends where the engine drives the transfers: entries without token ids."""
+    s = stage(2, {"kvaware.lmcache.chunk_size": str(CHUNK)})
+    server = s.server()
+    prompts = {tuple(tokens): entries for tokens, entries in recorded_prompts()}
+    first, *others = prompts
+    assert len(others) >= 3
+
+    def store(prompt):
+        bare = [{**e, "token_ids": [], "token_offset": -1} for e in prompts[prompt]]
+        server.send(server.batch("store", bare))
+
+    store(first)
+    wait_coverage(s.router, s.workers, "lmcache", 1)
+    assert predicted(s.router, [*first, 1]) == 0
+    complete(s.router, [*others[0], 1])
+    store(others[0])  # as the server would now: kvway knows this hash
+    wait_coverage(s.router, s.workers, "lmcache")
+    for prompt in others[1:]:
+        store(prompt)
+    for prompt in prompts:
+        assert predicted(s.router, [*prompt, 1]) == len(prompt)
+    assert predicted(s.router, [*first[:CHUNK], *ids(1, 2 * CHUNK)]) == CHUNK
+    assert complete(s.router, [*first, 1]).knowledge == "exact/all"
+    entries = [{"key": e["key"], "size_bytes": 0} for e in prompts[first][1:]]
+    server.send(server.batch("delete", entries))
+    assert predicted(s.router, [*first, 1]) == CHUNK
 
 
 def test_two_servers_at_one_address_belong_to_no_worker_without_a_name(stage):

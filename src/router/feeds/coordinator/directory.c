@@ -454,7 +454,7 @@ void kvw_cd_fence(struct kvw_cd *cd, struct kvw_cd_instance *instance)
 	while (!LIST_EMPTY(&instance->l1))
 		kvw_cd_remove_placement(cd, LIST_FIRST(&instance->l1));
 	instance->reports = false;
-	instance->named = instance->unnamed = 0;
+	instance->named = instance->unnamed = instance->hashed = 0;
 	instance->incomplete = false;
 }
 
@@ -631,6 +631,7 @@ void kvw_cd_store(struct kvw_cd *cd, struct kvw_cd_instance *instance,
 	uint64_t hash = key_hash_of(&entry->key, name_hash);
 	struct kvw_cd_object *object = find_object(cd, &entry->key, hash);
 	struct kvw_cd_placement *placement = NULL;
+	const uint64_t room = sizeof(*placement) + sizeof(struct kvw_cd_l2);
 	bool is_new;
 
 	if (object != NULL)
@@ -639,34 +640,30 @@ void kvw_cd_store(struct kvw_cd *cd, struct kvw_cd_instance *instance,
 	is_new = placement == NULL;
 	if (batch->tier == KVW_CE_L2 && object != NULL)
 		kvw_cd_l2_touch(cd, object, true);
+	if (object == NULL &&
+		has_room(cd, batch->tier,
+			room + sizeof(*object) + sizeof(struct kvw_cd_binding) + 48 +
+				entry->key.hash.len + entry->key.model.len + entry->key.salt.len))
+		object = add_object(cd, &entry->key, name_hash, hash);
+	if (object != NULL && entry->token_count > 0) /* before a holder is reported by name */
+		bind_tokens(cd, object->binding, batch->tier, entry);
 	if (!is_new) {
 		store_again(cd, placement, instance, batch, entry->size_bytes);
-	} else {
-		uint64_t need = sizeof(*placement) + sizeof(struct kvw_cd_l2);
-
-		if (object == NULL)
-			need += sizeof(*object) + sizeof(struct kvw_cd_binding) + 48 +
-				entry->key.hash.len + entry->key.model.len + entry->key.salt.len;
-		if (has_room(cd, batch->tier, need) && object == NULL)
-			object = add_object(cd, &entry->key, name_hash, hash);
-		if (object == NULL ||
-			!has_room(cd, batch->tier, sizeof(*placement) + sizeof(struct kvw_cd_l2)) ||
-			!add_placement(cd, object, instance, batch, entry->size_bytes)) {
-			cd->counts.dropped++;
-			if (batch->tier == KVW_CE_L1)
-				kvw_cd_miss(instance);
-			if (object != NULL && STAILQ_EMPTY(&object->placements))
-				free_object(cd, object);
-			return;
-		}
+	} else if (object == NULL || !has_room(cd, batch->tier, room) ||
+		   !add_placement(cd, object, instance, batch, entry->size_bytes)) {
+		cd->counts.dropped++;
+		if (batch->tier == KVW_CE_L1)
+			kvw_cd_miss(instance);
+		if (object != NULL && STAILQ_EMPTY(&object->placements))
+			free_object(cd, object);
+		return;
 	}
-	if (entry->token_count > 0)
-		bind_tokens(cd, object->binding, batch->tier, entry);
 	if (batch->tier != KVW_CE_L1)
 		return;
-	if (kvw_cd_is_named(object) &&
-		(cd->options.can_name == NULL || cd->options.can_name(cd->options.ctx, object))) {
+	if (cd->options.can_name == NULL ? kvw_cd_is_named(object)
+					 : cd->options.can_name(cd->options.ctx, object)) {
 		instance->named++;
+		instance->hashed += object->binding->token_count == 0;
 	} else {
 		instance->unnamed++;
 		cd->counts.unnamed++;

@@ -113,6 +113,7 @@ struct kvw_cd_instance {
 	uint64_t stored_since;
 	bool incomplete;         /* reports were lost, and L1 was not replaced since */
 	uint64_t named, unnamed; /* L1 objects stored with and without a name, since its restart */
+	uint64_t hashed;         /* of the named ones, without tokens */
 
 	bool declares;
 	uint64_t declared_incarnation, declared_revision;
@@ -153,7 +154,7 @@ struct kvw_cd_options {
 	 * while it is held, but called in pairs when its tokens change. */
 	void (*l1)(void *ctx, struct kvw_cd_instance *instance, struct kvw_cd_object *object,
 		bool holds);
-	/* Can what kvw_cd_is_named be named there? Only then it counts as named. */
+	/* Has the object a name there? NULL: what kvw_cd_is_named has one. */
 	bool (*can_name)(void *ctx, const struct kvw_cd_object *object);
 	/* The instance is freed. */
 	void (*freed)(void *ctx, struct kvw_cd_instance *instance);

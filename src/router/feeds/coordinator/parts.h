@@ -87,6 +87,16 @@ struct kvw_coordinator_prefetch {
 	uint64_t begun, failures, keys;
 };
 
+#define KVW_COORDINATOR_FIRSTS 64u
+
+/* Whether entries without token ids have hashes that kvway computes, too. */
+struct kvw_coordinator_hashes {
+	bool known;        /* one was recognized */
+	_Atomic bool asks; /* none was, and there are such entries; read by any thread */
+	uint64_t count;    /* of the prompts sent meanwhile, the last of which are here: */
+	uint8_t firsts[KVW_COORDINATOR_FIRSTS][KVW_BLAKE3_BYTES]; /* hashes of their first chunks */
+};
+
 /* The listing of a server's L2. */
 struct kvw_coordinator_listing {
 	bool asking;
@@ -119,6 +129,7 @@ struct kvw_coordinator {
 	struct kvw_coordinator_snapshot snapshot;
 	struct kvw_coordinator_prefetch prefetch;
 	struct kvw_coordinator_listing listing;
+	struct kvw_coordinator_hashes hashes;
 	int listen_fd; /* owned; -1: none, not yet, or not any more */
 	char bound[KVW_LISTEN_TEXT];
 
@@ -134,6 +145,10 @@ void kvw_coordinator_l1(
 	void *ctx, struct kvw_cd_instance *instance, struct kvw_cd_object *object, bool holds);
 bool kvw_coordinator_can_name(void *ctx, const struct kvw_cd_object *object);
 void kvw_coordinator_freed(void *ctx, struct kvw_cd_instance *instance);
+
+/* A prompt is sent to a worker: its first chunk may be one whose hash is reported. Any thread. */
+void kvw_coordinator_note_first(
+	struct kvw_coordinator *coordinator, const struct kvw_kvprompt *prompt);
 
 /* Follows workers that come, go or move, and maps instances that changed. */
 void kvw_coordinator_follow(struct kvw_coordinator *coordinator);
@@ -162,6 +177,10 @@ uint64_t kvw_coordinator_cap(const struct kvw_coordinator *coordinator);
 void kvw_coordinator_list_tick(struct kvw_coordinator *coordinator, int64_t now_ns);
 
 /* --- prefetch.c: for chosen workers --- */
+
+/* A request with this prompt goes to the worker. Any thread. */
+void kvw_coordinator_prefetch(
+	struct kvw_coordinator *coordinator, uint32_t worker, const struct kvw_kvprompt *prompt);
 
 void kvw_coordinator_prefetch_tick(struct kvw_coordinator *coordinator, int64_t now_ns);
 /* After the calls are closed. */

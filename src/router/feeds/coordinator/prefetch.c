@@ -287,7 +287,7 @@ void kvw_coordinator_prefetch_end(struct kvw_coordinator *coordinator)
 
 /* --- any thread ------------------------------------------------------------------------------- */
 
-void kvw_coordinator_routed(
+void kvw_coordinator_prefetch(
 	struct kvw_coordinator *coordinator, uint32_t worker, const struct kvw_kvprompt *prompt)
 {
 	const struct kvw_config *config = coordinator->deps->config;
