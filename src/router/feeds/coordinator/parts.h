@@ -119,6 +119,7 @@ struct kvw_coordinator {
 	bool in_charge;       /* no other process is the coordinator, neither still nor already */
 	bool handed;          /* records of the process before us were read */
 	bool remap;           /* instances or workers have changed */
+	bool divided;         /* servers report here and to another replica; the log says so */
 	uint32_t only_worker; /* kvw_coordinator_l1 writes to this one; UINT32_MAX: to all */
 	int64_t ticked_ns, complained_ns;
 	_Atomic int64_t timeout_ns;
@@ -137,6 +138,12 @@ struct kvw_coordinator {
 	char (*seen)[KVW_CE_INSTANCE_MOST + 1]; /* owned, [KVW_MAX_WORKERS]; "": none */
 	struct kvw_coordinator_stats stats;
 };
+
+/* The coordinator whose client this is. */
+static inline struct kvw_coordinator *kvw_cr_of(const struct kvw_conn *conn)
+{
+	return ((struct kvw_coordinator_server *)conn->clients)->coordinator;
+}
 
 /* --- nodes.c: instances and workers, and the exact index --- */
 
@@ -160,13 +167,15 @@ void kvw_coordinator_purged(struct kvw_coordinator *coordinator, uint32_t worker
 
 /* --- routes.c: requests --- */
 
-void kvw_coordinator_request(struct kvw_conn *conn, struct kvw_coordinator *coordinator);
+void kvw_coordinator_request(struct kvw_conn *conn);
 /* {"detail": message} with this status; extra: whole field lines, "": none. */
-void kvw_coordinator_error(struct kvw_conn *conn, struct kvw_coordinator *coordinator, int status,
-	const char *extra, const char *message);
+void kvw_coordinator_error(
+	struct kvw_conn *conn, int status, const char *extra, const char *message);
 
 /* --- evict.c: what a coordinator owes the shared L2 --- */
 
+/* Does this process evict, and no other replica? */
+bool kvw_coordinator_evicts(const struct kvw_coordinator *coordinator);
 /* Sends a request to delete, if something is to be deleted and none is under way. */
 void kvw_coordinator_evict(struct kvw_coordinator *coordinator);
 /* Bytes that the shared pools may hold; 0: not known. */
@@ -203,8 +212,7 @@ void kvw_coordinator_snapshot_end(struct kvw_coordinator *coordinator);
 /* --- cache_routes.c: /quota and /cache --- */
 
 /* False: the path is none of them. */
-bool kvw_coordinator_cache_request(struct kvw_conn *conn, struct kvw_coordinator *coordinator,
-	struct kvw_slice path) KVW_MUST_CHECK;
+bool kvw_coordinator_cache_request(struct kvw_conn *conn, struct kvw_slice path) KVW_MUST_CHECK;
 
 /* --- serve.c: the listener and its clients --- */
 
