@@ -26,6 +26,7 @@
 #define KVW_FEED_POSTS   1024 /* limit of waiting calls from kvw_feed_post */
 #define KVW_FEED_MODULES 4
 
+struct kvw_duty; /* base/duty.h */
 struct kvw_feed;
 
 /* A protocol in which workers report their caches. Static. */
@@ -72,6 +73,8 @@ struct kvw_feed_deps {
 	struct kvw_sockets *sockets;
 	/* Engines may connect only after kvw_feed_listen, since another process still listens. */
 	bool waits;
+	/* the task of LMCache's coordinator, on which replicas agree; NULL: this process alone */
+	struct kvw_duty *coordinating;
 	/* the modules, up to the first NULL */
 	const struct kvw_feed_module *modules[KVW_FEED_MODULES + 1];
 };

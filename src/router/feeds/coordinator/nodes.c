@@ -17,6 +17,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/duty.h"
 #include "base/log.h"
 #include "fleet/worker.h"
 
@@ -333,6 +334,8 @@ void kvw_coordinator_freed(void *ctx, struct kvw_cd_instance *instance)
 	"several LMCache servers have registered from this worker's address: set "                 \
 	"lmcache_instance "                                                                        \
 	"of the worker"
+static const char lacks_elsewhere[] =
+	"LMCache servers report to another replica of kvway: requests through this one go by text";
 #define LACKS_NAMED "the LMCache server that its lmcache_instance names has not registered"
 
 /* The only registered instance at the address that no worker names; NULL: none, or several, and
@@ -388,12 +391,36 @@ static void report_lack(struct kvw_coordinator *coordinator, uint32_t slot, cons
 	if (entry->lack == lack || coordinator->deps->config->kvaware_lmcache_pull[0] != '\0')
 		return;
 	entry->lack = lack;
-	kvw_feed_set_coverage(
-		coordinator->feed, slot, KVW_REPORTER_LMCACHE, KVW_COVERAGE_NONE, 0, lack);
+	kvw_feed_set_coverage(coordinator->feed, slot, KVW_REPORTER_LMCACHE,
+		lack == lacks_elsewhere ? KVW_COVERAGE_BLIND : KVW_COVERAGE_NONE, 0, lack);
+}
+
+/* Announces to the other replicas whether servers report here; true: they report to another one. If
+ * servers report to several, none knows all. */
+static bool reports_elsewhere(struct kvw_coordinator *coordinator)
+{
+	struct kvw_duty *duty = coordinator->deps->coordinating;
+	bool elsewhere = kvw_duty_elsewhere(duty, kvw_feed_now(coordinator->feed)), here = false;
+	const struct kvw_cd_instance *at;
+
+	if (duty == NULL)
+		return false;
+	TAILQ_FOREACH(at, &coordinator->cd->instances, entry)
+	here = here || at->registered;
+	atomic_store(&duty->wanted, here && coordinator->in_charge);
+	if (here && elsewhere && !coordinator->divided)
+		kvw_warn("coordinator",
+			"LMCache servers report to several replicas of kvway: this one does not "
+			"evict from L2, and the other one does not know what these servers hold; "
+			"--coordinator-url has to lead to one replica");
+	coordinator->divided = here && elsewhere;
+	return elsewhere && !here;
 }
 
 static void map_all(struct kvw_coordinator *coordinator)
 {
+	bool elsewhere = reports_elsewhere(coordinator);
+
 	for (uint32_t w = 0; w < coordinator->worker_count; w++) {
 		const char *lack = "";
 		struct kvw_cd_instance *wanted = coordinator->workers[w].worker == NULL
@@ -406,7 +433,7 @@ static void map_all(struct kvw_coordinator *coordinator)
 				map(coordinator, w, wanted);
 		}
 		if (wanted == NULL && coordinator->workers[w].worker != NULL)
-			report_lack(coordinator, w, lack);
+			report_lack(coordinator, w, elsewhere ? lacks_elsewhere : lack);
 	}
 }
 
