@@ -2,6 +2,7 @@
 LMCache servers report. The engines report nothing here."""
 
 import json
+import os
 import pathlib
 import signal
 
@@ -139,6 +140,47 @@ def test_all_ranks_must_hold_a_chunk(stage):
     assert predicted(s.router, prompt) == 3 * CHUNK
 
 
+@pytest.mark.parametrize("transfers", ["lmcache", "engine"])
+def test_what_simulated_servers_report_is_what_their_engines_load(tmp_path, kvway, transfers):
+    """Turns of chats on two kvsim workers whose devices forget all between turns: each prediction is
+    within a chunk of the cached tokens. KVW_TURNS=500 for the long form."""
+    port = Port()
+    address = f"127.0.0.1:{port.number}"
+    sim = Sim(
+        tmp_path, 2, "--lmcache-coordinator", f"http://{address}", "--lmcache-chunk-size", CHUNK,
+        "--lmcache-flush-s", 0.02, "--lmcache-transfers", transfers, "--lmcache-cpu-tokens", 40 * CHUNK,
+    )  # fmt: skip
+    rows = [{"url": w.url, "lmcache_instance": f"kvsim_{i}"} for i, w in enumerate(sim.workers)]
+    config = {"kvaware.lmcache.coordinator": address, "kvaware.lmcache.chunk_size": str(CHUNK)}
+    router = kvway(sim.workers, {**SHOWN, **config, "workers": rows})
+    chats = [ids(60 + i, 2 * CHUNK) for i in range(4)]
+
+    def heard():
+        """All that was stored and dropped has been reported."""
+        held = sum(w.stats()["lmcache"]["chunks"] for w in sim.workers)
+        return gauge(router, "l1_placements") == held
+
+    until(lambda: gauge(router, "instances") == 2, 10, "the servers to register")
+    seen = []
+    for turn in range(int(os.environ.get("KVW_TURNS", "40"))):
+        chat = turn % len(chats)
+        chats[chat] += ids(100 + turn, CHUNK // 2)
+        if len(chats[chat]) > 12 * CHUNK:
+            chats[chat] = ids(1000 + turn, 2 * CHUNK)
+        seen.append(complete(router, chats[chat]))
+        until(heard, 10, "the reports")
+        for worker in sim.workers:
+            assert worker.ask("POST", "/reset_prefix_cache").json() == {"success": True}
+    known = [one for one in seen if one.knowledge == "exact/all"]
+    right = [one for one in known if abs(one.predicted - one.cached) < CHUNK]
+    print(f"{len(seen)} turns, {len(known)} known in full, {len(right)} right")
+    assert len(known) >= 0.6 * len(seen) and any(one.cached > 2 * CHUNK for one in known)
+    assert len(right) >= 0.95 * len(known)
+    assert all(w.stats()["lmcache"]["lost"] == 0 for w in sim.workers)
+    sim.kill()
+    port.close()
+
+
 def test_a_salt_keeps_tenants_apart(stage):
     s = stage(1)
     server = s.server()
@@ -222,7 +264,9 @@ def recorded_prompts():
         record = json.loads(line)
         for batch in json.loads(record["body"])["batches"] if record["path"] == "/events" else ():
             entries = batch["entries"]
-            if batch["event_type"] == "store" and batch["tier"] == "l1" and entries[0]["token_ids"]:
+            if batch["event_type"] != "store" or batch["tier"] != "l1" or not entries[0]["token_ids"]:
+                continue
+            if entries[0]["key"]["cache_salt"] == "":
                 assert [e["token_offset"] for e in entries] == [CHUNK * i for i in range(len(entries))]
                 yield [token for e in entries for token in e["token_ids"]], entries
 
