@@ -4,6 +4,9 @@
 kvaware; meanwhile it sends prompts of token ids that those engines hold at a fixed rate, to workers that
 answer at once. Phases with and without events take turns, so that a ratio compares neighbours in time.
 
+With --coordinator, 64 LMCache servers of the multi-process mode report the same caches to kvway as their
+coordinator: each posts once a second (LMCache's default) what it stored and dropped, in chunks of 16 tokens.
+
 kvway has one core with all its threads (one event loop, the feed, ZeroMQ's own), load and workers the other.
 """
 
@@ -21,6 +24,7 @@ PROGRAM = "bench/load/kvb-events"
 BATCHES = 100  # per second and engine; each stores ten blocks and loses ten
 HELD = 80  # chains of 50 blocks: 4,000 blocks of 16 tokens on each engine
 PIECES = 5  # batches that store one chain
+POSTS = 1  # per second and LMCache server; each has what BATCHES batches of an engine have
 SETTLE_S = 3  # kvway asks engines that fall silent whether it missed something; most of it is over then
 
 
@@ -89,22 +93,36 @@ class Bench:
              str(self.http[0]), "--model", "bench", "--profile", "instant", "--keepalive-s", "0",
              "--fixed-response", "512"], core=self.load_core, log="kvsim.out")
         wait_ready(f"http://127.0.0.1:{self.http[-1]}/health", self.sim)
+        self.coordinator = options.coordinator
+        source = ["--port", str(self.events), "--rate", str(BATCHES)]
+        if self.coordinator:
+            source = ["--coordinator", f"127.0.0.1:{self.events}", "--rate", str(POSTS),
+                      "--pieces", str(BATCHES // POSTS)]
+            self.kvway = self.start_kvway(build)
         self.engines = shop.start(
-            [os.path.join(build, PROGRAM), "--engines", str(self.count), "--port", str(self.events),
-             "--rate", str(BATCHES), "--held", str(HELD), "--url", f"127.0.0.1:{ports[0]}",
+            [os.path.join(build, PROGRAM), "--engines", str(self.count), *source,
+             "--held", str(HELD), "--url", f"127.0.0.1:{ports[0]}",
              "--requests", str(options.rate)], core=self.load_core, log=None,
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         if not self.engines.stdout.readline():
             raise BenchError("kvb-events did not start")
-        self.kvway = self.start_kvway(build)
+        if not self.coordinator:
+            self.kvway = self.start_kvway(build)
 
     def start_kvway(self, build):
         """kvway with one loop."""
-        rows = "".join(
-            f"  - url: http://127.0.0.1:{port}\n"
-            f"    events_endpoint: tcp://127.0.0.1:{self.events + i}\n"
-            f"    events_replay: tcp://127.0.0.1:{self.events + self.count + i}\n"
-            for i, port in enumerate(self.http))
+        feeds = ""
+        if self.coordinator:
+            rows = "".join(f"  - url: http://127.0.0.1:{port}\n    lmcache_instance: mp-{i}\n"
+                           for i, port in enumerate(self.http))
+            feeds = f"kvaware:\n  lmcache:\n    coordinator: 127.0.0.1:{self.events}\n" \
+                    "    heartbeat_timeout: 1h\n"
+        else:
+            rows = "".join(
+                f"  - url: http://127.0.0.1:{port}\n"
+                f"    events_endpoint: tcp://127.0.0.1:{self.events + i}\n"
+                f"    events_replay: tcp://127.0.0.1:{self.events + self.count + i}\n"
+                for i, port in enumerate(self.http))
         path = self.shop.path("kvway.yaml")
         with open(path, "w", encoding="utf-8") as file:
             file.write(f"""listen: 127.0.0.1:{self.ports[0]}
@@ -116,7 +134,7 @@ drain:
 workers:
 {rows}routing:
   strategy: kvaware
-log:
+{feeds}log:
   level: warn
   access: off
 """)
@@ -149,12 +167,18 @@ log:
         result = json.loads(line)
         result["kvway_cpu"] = (self.cpu_seconds() - cpu) / result["seconds"]
         after = Metrics(self.admin)
-        if result["errors"]:
-            raise BenchError(f"{result['errors']} requests failed\n{self.shop.log_tail('kvway.out')}")
+        if result["errors"] or result["refused"]:
+            raise BenchError(f"{result['errors']} requests and {result['refused']} reports failed\n"
+                             f"{self.shop.log_tail('kvway.out')}")
         result["feed_cpu"] = (after.get("kvway_kvaware_feed_cpu_seconds_total") -
                               before.get("kvway_kvaware_feed_cpu_seconds_total")) / result["seconds"]
         for what in ("batches", "events", "dropped_events", "lost_batches", "gaps", "refused", "replays"):
             result["feed_" + what] = after.feed(what) - before.feed(what)
+        for what in ("gaps", "dropped"):
+            label = f'{{what="{what}"}}'
+            result["coordinator_" + what] = (
+                after.get("kvway_kvaware_coordinator_total", label) -
+                before.get("kvway_kvaware_coordinator_total", label))
         result["lag_p99_ms"] = after.get("kvway_kvaware_feed_lag_p99_seconds") * 1e3
         result["lags"] = after.buckets("kvway_kvaware_feed_lag_seconds", before)
         result["exact"] = (after.get("kvway_kvaware_prompts_total", '{tokens="exact"}') -
@@ -170,7 +194,7 @@ def bench_events(options):
     seconds = options.seconds / pairs
     with Workshop() as shop:
         bench = Bench(shop, options)
-        bench.phase("events", HELD * PIECES / BATCHES + 1)  # from here on engines are full
+        bench.phase("events", HELD * PIECES / BATCHES + 2)  # from here on engines are full
         quiet, busy = [], []
         for number in range(pairs):
             for name in (("quiet", "events") if number % 2 == 0 else ("events", "quiet")):
@@ -213,9 +237,9 @@ def report_phases(options, quiet, busy):
         for bound, count in result["lags"].items():
             lags[bound] = lags.get(bound, 0) + count
     emit("lag_ms_p99", busy[-1]["lag_p99_ms"], "ms", bound_of_all=bound_of(lags, 0.99) * 1e3)
-    emit("dropped_events", total("feed_dropped_events"), "events",
-         lost_batches=total("feed_lost_batches"), gaps=total("feed_gaps"),
-         refused=total("feed_refused"))
+    emit("dropped_events", total("feed_dropped_events") + total("coordinator_dropped"), "events",
+         lost_batches=total("feed_lost_batches"),
+         gaps=total("feed_gaps") + total("coordinator_gaps"), refused=total("feed_refused"))
     emit("batches_missed", total("batches") - total("feed_batches"), "batches")
     emit("exact_share", sum(r["exact"] for r in quiet + busy) /
          max(1, sum(r["requests"] for r in quiet + busy)), "of requests")
@@ -229,5 +253,6 @@ def report_phases(options, quiet, busy):
          peer="without events", peer_value=statistics.median(r["added_p99_us"] for r in quiet))
     ratio = statistics.median(a["p99_us"] / b["p99_us"] for a, b in zip(busy, quiet))
     rows.append(["routing_p99 with events / without", ratio, ""])
-    report.table(f"KV events of {options.workers[0]} simulated engines", ["figure", "value", "unit"],
+    report.table(f"KV events of {options.workers[0]} simulated "
+                 f"{'LMCache servers' if options.coordinator else 'engines'}", ["figure", "value", "unit"],
                  rows)

@@ -24,6 +24,7 @@ import lib_pick  # noqa: E402
 import lib_proxy  # noqa: E402
 import lib_replay  # noqa: E402
 import lib_replay_agree  # noqa: E402
+import lib_replay_mp  # noqa: E402
 import lib_replay_pd  # noqa: E402
 import lib_replicas  # noqa: E402
 import lib_routers  # noqa: E402
@@ -65,6 +66,7 @@ BENCHES = {
                 [LOAD, "bench/sim/kvsim", "bench/load/kvbench"]),
     "replay": (lib_replay.bench_replay, ["bench/replay/kvb-replay"]),
     "replay-agree": (lib_replay_agree.bench_replay_agree, lib_replay_agree.TARGETS),
+    "replay-mp": (lib_replay_mp.bench_replay_mp, lib_replay_mp.TARGETS),
     "replay-pd": (lib_replay_pd.bench_replay_pd, lib_replay_pd.TARGETS),
     "replicas": (lib_replicas.bench_replicas, lib_replicas.TARGETS),
     "overload": (lib_overload.bench_overload, lib_overload.TARGETS),
@@ -80,7 +82,7 @@ BENCHES = {
     "fleet": (lib_fleet.bench_fleet, lib_fleet.TARGETS),
     "fleet-change": (lib_fleet_change.bench_fleet_change, lib_fleet_change.TARGETS),
 }
-NEED_TRACE = ("trace", "replay", "replay-agree", "replay-pd", "overload", "routers", "evict",
+NEED_TRACE = ("trace", "replay", "replay-agree", "replay-mp", "replay-pd", "overload", "routers", "evict",
               "fleet")
 NEED_ENGINE = ("engine",)
 # What an option is where it was not given and it differs between benchmarks.
@@ -120,7 +122,8 @@ benchmarks:
            and core, with 8 and 64 workers, while none, 100 and 2,000 wait
   state    a snapshot of a prefix tree of 10M nodes: seconds, bytes, times of requests meanwhile and alone
   events   KV events of 64 workers, 2,000 blocks a second each for a minute, into kvway with kvaware:
-           CPU of the thread that takes them, lag, losses, latency of requests with them and without
+           CPU of the thread that takes them, lag, losses, latency of requests with them and without.
+           --coordinator: the same caches, reported by 64 LMCache servers once a second
   idle     memory of each of 8,000 idle kept-alive clients
   loops    CPU per request of two loops against one, spread of the work between them
   trace    replay of a trace through kvway to simulated workers: roundrobin, session, prefixaware
@@ -134,6 +137,8 @@ benchmarks:
   replay-agree  the first 1,000 requests of a trace (TRACE=FILE) by the replay, and over HTTP through kvway to the same
            engines at the clock's speed: two strategies, with admission and without, three sizes of KV memory; fails
            where times or the cached share differ by more than 5 % and more than by chance; half an hour
+  replay-mp  LMCache servers behind eight workers in simulated time: loads from their common storage ahead of time,
+           and without; on a trace (TRACE=FILE) or --scenario long; --scale
   replay-pd  workers with roles in simulated time: eight as 2 that prefill and 6 that decode, 4 and 4, 6 and 2;
            plans by seconds and the fixed rules of others, on a trace (TRACE=FILE) or --scenario long; --scale
   replicas  four kvways that share their load through Redis, before 8, 64 and 1,024 simulated workers: commands and
@@ -172,7 +177,7 @@ benchmarks:
   fleet-change  64 streaming clients while the fleet changes: reloads twice a second, 1,000 workers that join by one
            reload and leave again, 100 changes a second by /workers; fails if a request is dropped; --only
            reload, join or admin
-  all      all of them (trace, routers, replay, replay-agree, replay-pd, overload, evict and fleet only if TRACE is set, engine if
+  all      all of them (trace, routers, replay, replay-agree, replay-mp, replay-pd, overload, evict and fleet only if TRACE is set, engine if
            KVW_ENGINE_VENV is)
 
 Two cores are needed: one for the proxy, one for load and backends. The table goes to standard
@@ -218,6 +223,7 @@ def parse(argv):
     parser.add_argument("--rate", type=int, help="requests per second: loops (8000), events (200), "
                         "pick --admission (20000, simulated)")
     parser.add_argument("--admission", action="store_true", help="pick: what admission takes, alone")
+    parser.add_argument("--coordinator", action="store_true", help="events: LMCache servers report, not engines")
     parser.add_argument("--line", type=int, metavar="N", help="pick: only this line of its table, from 0")
     parser.add_argument("--trace", help="trace, routers, replay, replay-agree, overload, evict: the file (or TRACE in "
                         "the environment)")
@@ -320,7 +326,7 @@ def main(argv):
             print(f"{options.name}: {error}", file=sys.stderr)
             return 2
         targets = {target for name in names for target in BENCHES[name][1]}
-        if not options.peers_only and names not in (["scan"], ["pick"], ["state"], ["replay"], ["replay-pd"], ["overload"], ["evict"],
+        if not options.peers_only and names not in (["scan"], ["pick"], ["state"], ["replay"], ["replay-mp"], ["replay-pd"], ["overload"], ["evict"],
                                                ["cache"], ["l2"], ["gpu"], ["sim-agree"], ["engine"]):
             targets.add("src/router/kvway")
         print(" ".join(sorted(targets)))

@@ -141,6 +141,20 @@ enum kvw_coverage kvw_exact_coverage(
 	return (enum kvw_coverage)coverage_in(state, reporter);
 }
 
+enum kvw_knowledge kvw_exact_knowledge(const struct kvw_exact *exact, uint32_t worker)
+{
+	enum kvw_coverage engine = kvw_exact_coverage(exact, worker, KVW_REPORTER_ENGINE);
+	enum kvw_coverage lmcache = kvw_exact_coverage(exact, worker, KVW_REPORTER_LMCACHE);
+
+	if (engine == KVW_COVERAGE_NONE && lmcache == KVW_COVERAGE_NONE)
+		return KVW_KNOWS_NO_REPORTS;
+	if (engine != KVW_COVERAGE_FULL && lmcache != KVW_COVERAGE_FULL)
+		return KVW_KNOWS_MISSED;
+	if (engine == KVW_COVERAGE_BLIND || lmcache == KVW_COVERAGE_BLIND)
+		return KVW_KNOWS_PART;
+	return KVW_KNOWS_ALL;
+}
+
 /* --- purges --- */
 
 void kvw_exact_purge(struct kvw_exact *exact, uint32_t worker)

@@ -27,6 +27,9 @@ void kvw_exact_purge(struct kvw_exact *exact, uint32_t worker);
 void kvw_exact_match(const struct kvw_exact *exact, const struct kvw_exact_chain *chain,
 	struct kvw_kvindex_hits *hits);
 
+/* Returns how completely the worker's reports describe its cache, without a prompt. Any thread. */
+enum kvw_knowledge kvw_exact_knowledge(const struct kvw_exact *exact, uint32_t worker);
+
 /* Returns the number of blocks in an engine's own cache, by its events. Any thread. */
 uint32_t kvw_exact_held(const struct kvw_exact *exact, uint32_t worker);
 

@@ -84,6 +84,7 @@ enum { REASON_FRAGMENTS }; /* own reasons */
  * no other member is set. */
 struct view {
 	bool any; /* some worker's word is not WORD_TREE */
+	bool all; /* no usable worker's word is; only set with `any` */
 	uint8_t word[KVW_MAX_WORKERS];
 	/* the chain in which the worker's hit reaches furthest; the first among equals */
 	uint8_t chain[KVW_MAX_WORKERS];
@@ -166,6 +167,7 @@ static void choose_reporter(const struct kvaware *ka, const struct kvw_route_req
 		words |= request->exact[c].reporter == KVW_REPORTER_ENGINE ? WORD_ENGINE
 									   : WORD_LMCACHE;
 	view->any = false;
+	view->all = true;
 	for (size_t i = 0; i < set->count && words != WORD_TREE; i++) {
 		uint32_t id = set->items[i].id;
 		unsigned full = WORD_TREE;
@@ -180,6 +182,7 @@ static void choose_reporter(const struct kvaware *ka, const struct kvw_route_req
 		view->evict_ns[i] = 0;
 		memset(view->tokens[i], 0, sizeof(view->tokens[i]));
 		view->any |= view->word[i] != WORD_TREE;
+		view->all &= view->word[i] != WORD_TREE || !set->items[i].usable;
 	}
 }
 
@@ -474,11 +477,31 @@ static bool is_exact(const struct view *view, size_t pos)
 	return view->any && view->word[pos] != WORD_TREE;
 }
 
-static void decide(const struct kvw_route_request *request, const struct kvw_candidates *set,
-	struct kvw_choice choice, int64_t now_ns, const struct kvw_weighing *w,
-	const struct view *view, struct kvw_decision *out)
+/* Returns how much was known of one worker's cache. */
+static enum kvw_knowledge knowledge_of(const struct kvaware *ka,
+	const struct kvw_route_request *request, const struct kvw_candidates *set,
+	const struct view *view, size_t i)
+{
+	enum kvw_knowledge knowledge;
+
+	if (request->inexact == KVW_INEXACT_NOT_WANTED)
+		return KVW_KNOWS_NOT_ASKED;
+	if (request->inexact == KVW_INEXACT_NO_CHOICE)
+		return KVW_KNOWS_NO_CHOICE;
+	knowledge = kvw_exact_knowledge(ka->exact, set->items[i].id);
+	if ((knowledge == KVW_KNOWS_ALL || knowledge == KVW_KNOWS_PART) && !is_exact(view, i))
+		return KVW_KNOWS_NO_TOKENS;
+	return knowledge;
+}
+
+static void decide(const struct kvaware *ka, const struct kvw_route_request *request,
+	const struct kvw_candidates *set, struct kvw_choice choice, int64_t now_ns,
+	const struct kvw_weighing *w, const struct view *view, struct kvw_decision *out)
 {
 	kvw_prefixaware_decide(request, set, choice, now_ns, w, out);
+	out->knowledge = knowledge_of(ka, request, set, view, choice.pos);
+	if (out->knowledge == KVW_KNOWS_ALL && !view->all)
+		out->knowledge = KVW_KNOWS_OTHERS;
 	if (view->blended && view->fragment_tokens[choice.pos] > 0) {
 		out->fragment_tokens = view->fragment_tokens[choice.pos];
 		out->prefill_ns -= (int64_t)(view->fragment_work[choice.pos] * w->x[choice.pos]);
@@ -543,7 +566,7 @@ static enum kvw_err kvaware_pick(struct kvw_strategy *self, const struct kvw_rou
 		return KVW_ENOWORKER;
 	choice = kvw_prefixaware_choose(&ka->pa, &exactly, set, &w);
 	kvw_prefixaware_teach(&ka->pa, &exactly, &set->items[choice.pos], now_ns, &w);
-	decide(&exactly, set, choice, now_ns, &w, &view, out);
+	decide(ka, &exactly, set, choice, now_ns, &w, &view, out);
 	if (out->exact)
 		claim(ka, &exactly, &view, out, now_ns);
 	if (ka->fragments != NULL && exactly.teaches)
@@ -573,13 +596,14 @@ static enum kvw_err kvaware_explain(struct kvw_strategy *self,
 			costs[i].prefill_ns -= view.fragment_work[i] * w.x[i];
 			costs[i].others_ns = kvw_weigh_others(&w, i, costs[i].prefill_ns);
 		}
+		costs[i].knowledge = knowledge_of(ka, &exactly, set, &view, i);
 		if (!is_exact(&view, i))
 			continue;
 		memcpy(costs[i].hit_tokens, view.tokens[i], sizeof(costs[i].hit_tokens));
 		costs[i].exact = true;
 		costs[i].evict_ns = view.evict_ns[i];
 	}
-	decide(&exactly, set, choice, now_ns, &w, &view, out);
+	decide(ka, &exactly, set, choice, now_ns, &w, &view, out);
 	return KVW_OK;
 }
 

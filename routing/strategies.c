@@ -1,5 +1,5 @@
 /*
- * strategies.c - finds a strategy by its name, and names the reasons of decisions.
+ * strategies.c - finds a strategy by its name, and names reasons of decisions and what they knew.
  */
 #include "routing/strategies.h"
 
@@ -35,6 +35,29 @@ static const struct kvw_reason_text shared_reasons[KVW_REASON_OWN] = {
 		"it decodes what another worker prefills, which costs least"},
 	[KVW_REASON_PREFILLER] = {"prefiller",
 		"its part is to prefill, but even so the whole request costs least there"},
+};
+
+#define KNOWLEDGE(degree, reason, why) {degree, reason, degree "/" reason, why}
+
+static const struct kvw_knowledge_text knowledges[KVW_KNOWLEDGE_COUNT] = {
+	[KVW_KNOWS_ALL] = KNOWLEDGE("exact", "all",
+		"it and all others that could serve the request report all that they hold"),
+	[KVW_KNOWS_OTHERS] = KNOWLEDGE("degraded", "others",
+		"it reports all that it holds, another that could serve the request does not: see "
+		"`wrong` of that one in /workers"),
+	[KVW_KNOWS_PART] = KNOWLEDGE("degraded", "part",
+		"either its engine or its LMCache reports all, and reports of the other were "
+		"missed: see `wrong` in /workers"),
+	[KVW_KNOWS_MISSED] = KNOWLEDGE("degraded", "missed",
+		"some of its reports were missed: see `wrong` in /workers"),
+	[KVW_KNOWS_NO_TOKENS] = KNOWLEDGE("degraded", "no_tokens",
+		"it reports all that it holds, but the prompt's tokens are not known: see "
+		"kvway_kvaware_prompts_total"),
+	[KVW_KNOWS_NO_REPORTS] = KNOWLEDGE("fallback", "no_reports",
+		"it reports nothing of its cache: start it with KV events, or LMCache with kvway "
+		"as its coordinator"),
+	[KVW_KNOWS_NO_CHOICE] = KNOWLEDGE("fallback", "no_choice",
+		"it alone can serve the request, so that nothing had to be known"),
 };
 
 static const char *const verdict_names[KVW_VERDICT_COUNT] = {
@@ -92,6 +115,13 @@ bool kvw_reason_of(const struct kvw_strategy_ops *ops, enum kvw_reason reason)
 
 	return text_of(reason) != NULL && ((unsigned)reason < KVW_REASON_OWN ||
 						  kvw_strategies[own / KVW_OWN_REASONS] == ops);
+}
+
+const struct kvw_knowledge_text *kvw_knowledge_text(enum kvw_knowledge knowledge)
+{
+	if (knowledge == KVW_KNOWS_NOT_ASKED || (unsigned)knowledge >= KVW_KNOWLEDGE_COUNT)
+		return NULL;
+	return &knowledges[knowledge];
 }
 
 const char *kvw_verdict_name(enum kvw_verdict verdict)

@@ -17,6 +17,7 @@
 #include <zmq.h>
 
 #include "base/clock.h"
+#include "bench/load/events_servers.h"
 #include "bench/load/events_source.h"
 #include "bench/sim/sim_kv_events.h"
 #include "bench/sim/sim_publisher.h"
@@ -26,11 +27,13 @@
 #define PIECES       (KVB_CHAIN / KVB_PIECE)
 #define IDLE_NS      INT64_C(1000000)
 #define VOCABULARY   128000u
+#define BLOCK_BYTES  4096u /* as reported to a coordinator */
 
 struct kvb_source {
 	struct kvb_source_config config;
 	void *zmq;
-	struct kvb_publisher **publishers; /* owned; one per engine */
+	struct kvb_publisher **publishers; /* owned; one per engine; with a coordinator none */
+	struct kvb_servers *servers;       /* owned; NULL: there is no coordinator */
 	uint64_t *pieces;                  /* stored by each engine; the thread's */
 	struct kvb_buf events, batch;
 	pthread_t thread;
@@ -38,7 +41,7 @@ struct kvb_source {
 	pthread_mutex_t step; /* held over each batch; guards `on` */
 	bool on;
 	atomic_bool over;
-	atomic_uint_fast64_t batches, blocks;
+	atomic_uint_fast64_t batches, blocks, refused;
 	atomic_uint_fast64_t chains; /* that every engine has stored whole */
 	atomic_int_fast64_t late_ns;
 };
@@ -103,6 +106,44 @@ static void make_batch(struct kvb_source *s, uint32_t engine)
 		&s->batch, &style, (double)kvw_clock_wall_ns() / 1e9, &s->events, count + 1);
 }
 
+/* The same piece as two batches of a server's post: one that deletes, one that stores. */
+static void report_piece(struct kvb_source *s, uint32_t engine)
+{
+	uint64_t piece = s->pieces[engine]++, chain = piece / PIECES;
+	uint32_t group = engine % KVB_GROUPS, first = (uint32_t)(piece % PIECES) * KVB_PIECE;
+	uint64_t seed = chain_seed(group, chain);
+	uint32_t tokens[KVB_BLOCK_TOKENS];
+
+	if (chain >= s->config.held) { /* tail first */
+		uint64_t old = chain_seed(group, chain - s->config.held);
+
+		kvb_servers_begin(s->servers, engine, "delete");
+		for (uint32_t i = 0; i < KVB_PIECE; i++)
+			kvb_servers_entry(s->servers, block_hash(old, KVB_CHAIN - 1 - first - i), 0,
+				NULL, 0, 0);
+		kvb_servers_end(s->servers);
+		atomic_fetch_add_explicit(&s->blocks, KVB_PIECE, memory_order_relaxed);
+		atomic_fetch_add_explicit(&s->batches, 1, memory_order_relaxed);
+	}
+	kvb_servers_begin(s->servers, engine, "store");
+	for (uint32_t i = 0; i < KVB_PIECE; i++) {
+		block_tokens(seed, first + i, tokens);
+		kvb_servers_entry(s->servers, block_hash(seed, first + i), BLOCK_BYTES, tokens,
+			KVB_BLOCK_TOKENS, (uint64_t)(first + i) * KVB_BLOCK_TOKENS);
+	}
+	kvb_servers_end(s->servers);
+	atomic_fetch_add_explicit(&s->blocks, KVB_PIECE, memory_order_relaxed);
+	atomic_fetch_add_explicit(&s->batches, 1, memory_order_relaxed);
+}
+
+static void post_reports(struct kvb_source *s, uint32_t engine)
+{
+	for (uint32_t i = 0; i < s->config.pieces; i++)
+		report_piece(s, engine);
+	if (!kvb_servers_post(s->servers, engine))
+		atomic_fetch_add_explicit(&s->refused, 1, memory_order_relaxed);
+}
+
 static void sleep_until(int64_t due_ns)
 {
 	struct timespec t = {due_ns / KVW_NS_PER_S, due_ns % KVW_NS_PER_S};
@@ -117,7 +158,9 @@ static bool publish_one(struct kvb_source *s, uint32_t engine)
 
 	pthread_mutex_lock(&s->step);
 	on = s->on;
-	if (on) {
+	if (on && s->servers != NULL) {
+		post_reports(s, engine);
+	} else if (on) {
 		make_batch(s, engine);
 		if (!s->batch.failed)
 			kvb_publisher_send(s->publishers[engine], s->batch.data, s->batch.len);
@@ -171,7 +214,7 @@ static void *run(void *arg)
 	while (!atomic_load(&s->over)) {
 		bool on = is_on(s);
 
-		for (uint32_t i = 0; i < s->config.engines; i++)
+		for (uint32_t i = 0; s->servers == NULL && i < s->config.engines; i++)
 			while (kvb_publisher_serve(s->publishers[i]))
 				;
 		due_ns = kvw_clock_ns() + IDLE_NS;
@@ -195,6 +238,7 @@ static void *run(void *arg)
 static void *open_publishers(void *arg)
 {
 	struct kvb_source *s = arg;
+	const uint64_t capacity = (uint64_t)s->config.held * KVB_CHAIN * BLOCK_BYTES;
 	char events[64], replay[64];
 	struct kvb_publisher_config config = {.endpoint = events,
 		.replay_endpoint = replay,
@@ -204,6 +248,11 @@ static void *open_publishers(void *arg)
 		.hwm = 100000};
 
 	setpriority(PRIO_PROCESS, 0, NICE);
+	if (s->config.coordinator != NULL) {
+		s->servers = kvb_servers_create(
+			s->config.coordinator, s->config.engines, capacity);
+		return s->servers != NULL ? s : NULL;
+	}
 	snprintf(events, sizeof(events), "tcp://*:%u", s->config.port);
 	snprintf(replay, sizeof(replay), "tcp://*:%u", s->config.port + s->config.engines);
 	for (config.index = 0; config.index < s->config.engines; config.index++) {
@@ -249,6 +298,7 @@ void kvb_source_destroy(struct kvb_source *s)
 		pthread_join(s->thread, NULL);
 	for (uint32_t i = 0; s->publishers != NULL && i < s->config.engines; i++)
 		kvb_publisher_destroy(s->publishers[i]);
+	kvb_servers_destroy(s->servers);
 	if (s->zmq != NULL)
 		zmq_ctx_term(s->zmq);
 	kvb_buf_free(&s->events);
@@ -263,6 +313,8 @@ void kvb_source_run(struct kvb_source *s, bool on)
 {
 	pthread_mutex_lock(&s->step);
 	s->on = on;
+	if (!on && s->servers != NULL && !kvb_servers_wait(s->servers))
+		atomic_fetch_add_explicit(&s->refused, 1, memory_order_relaxed);
 	pthread_mutex_unlock(&s->step);
 }
 
@@ -270,6 +322,7 @@ void kvb_source_stats(struct kvb_source *s, struct kvb_source_stats *out)
 {
 	out->batches = atomic_load(&s->batches);
 	out->blocks = atomic_load(&s->blocks);
+	out->refused = atomic_load(&s->refused);
 	out->late_ns = atomic_exchange(&s->late_ns, 0);
 }
 

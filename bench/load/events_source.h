@@ -8,11 +8,15 @@
  * decided by group and number, so that a caller can ask for a prompt that the engines hold at
  * present.
  *
+ * With a coordinator the same caches are those of LMCache servers, one for each engine, whose chunks
+ * are these blocks: a server reports `pieces` pieces at once, by HTTP (events_servers.h).
+ *
  * One thread runs a source; its other functions may be called from any thread.
  */
 #ifndef KVB_EVENTS_SOURCE_H
 #define KVB_EVENTS_SOURCE_H
 
+#include <netinet/in.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -26,6 +30,8 @@ struct kvb_source_config {
 	uint16_t port;  /* port for the events of engine 0; replays are at port + engines */
 	double batches; /* per second and engine */
 	uint32_t held;  /* chains */
+	const struct sockaddr_in *coordinator; /* borrowed; NULL: engines publish */
+	uint32_t pieces; /* with a coordinator: of each post, of which there are `batches` a second */
 };
 
 struct kvb_source;
@@ -39,6 +45,7 @@ void kvb_source_run(struct kvb_source *source, bool on);
 
 struct kvb_source_stats {
 	uint64_t batches, blocks; /* numbers published: batches; blocks stored or removed */
+	uint64_t refused;         /* posts that the coordinator did not take */
 	int64_t late_ns;          /* the largest delay against the schedule since the last call */
 };
 

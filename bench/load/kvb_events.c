@@ -10,6 +10,8 @@
  *	quiet SECONDS     requests alone
  *	events SECONDS    requests and events
  *
+ * With --coordinator it plays LMCache servers that report to that address, in place of engines.
+ *
  *	kvb-events --engines 64 --port 20000 --rate 100 --held 80 --url 127.0.0.1:8080 --requests 200
  */
 #include <arpa/inet.h>
@@ -47,7 +49,7 @@ struct client {
 /* What was asked for on the command line, and the phase under way. */
 struct task {
 	struct kvb_source_config source;
-	struct sockaddr_in router;
+	struct sockaddr_in router, coordinator; /* coordinator: of source, if there is one */
 	double requests; /* per second, of all clients */
 	struct kvb_source *engines;
 	int64_t end_ns;
@@ -205,11 +207,12 @@ static void tell(
 	qsort(all, count, sizeof(*all), by_value);
 	kvb_source_stats(task->engines, &after);
 	printf("{\"phase\":\"%s\",\"seconds\":%.3f,\"requests\":%u,\"errors\":%u,\"p50_us\":%u,"
-	       "\"p99_us\":%u,\"batches\":%llu,\"blocks\":%llu,\"late_ms\":%.3f}\n",
+	       "\"p99_us\":%u,\"batches\":%llu,\"blocks\":%llu,\"refused\":%llu,\"late_ms\":%.3f}\n",
 		phase, seconds, count, errors, count == 0 ? 0 : all[count / 2],
 		count == 0 ? 0 : all[(uint64_t)count * 99 / 100],
 		(unsigned long long)(after.batches - before->batches),
-		(unsigned long long)(after.blocks - before->blocks), (double)after.late_ns / 1e6);
+		(unsigned long long)(after.blocks - before->blocks),
+		(unsigned long long)(after.refused - before->refused), (double)after.late_ns / 1e6);
 	fflush(stdout);
 }
 
@@ -271,11 +274,13 @@ static bool parse(int argc, char **argv, struct task *task)
 	static const struct option options[] = {{"engines", required_argument, NULL, 'e'},
 		{"port", required_argument, NULL, 'p'}, {"rate", required_argument, NULL, 'r'},
 		{"held", required_argument, NULL, 'h'}, {"url", required_argument, NULL, 'u'},
-		{"requests", required_argument, NULL, 'q'}, {NULL, 0, NULL, 0}};
+		{"requests", required_argument, NULL, 'q'},
+		{"coordinator", required_argument, NULL, 'c'},
+		{"pieces", required_argument, NULL, 'n'}, {NULL, 0, NULL, 0}};
 	bool router = false;
 	int option;
 
-	task->source = (struct kvb_source_config){.engines = 64, .batches = 100, .held = 80};
+	task->source = (struct kvb_source_config){.engines = 64, .batches = 100, .held = 80, .pieces = 1};
 	task->requests = 200;
 	while ((option = getopt_long(argc, argv, "", options, NULL)) != -1) {
 		switch (option) {
@@ -294,6 +299,14 @@ static bool parse(int argc, char **argv, struct task *task)
 		case 'q':
 			task->requests = strtod(optarg, NULL);
 			break;
+		case 'c':
+			if (!parse_url(optarg, &task->coordinator))
+				return false;
+			task->source.coordinator = &task->coordinator;
+			break;
+		case 'n':
+			task->source.pieces = (uint32_t)strtoul(optarg, NULL, 10);
+			break;
 		case 'u':
 			router = parse_url(optarg, &task->router);
 			break;
@@ -301,8 +314,9 @@ static bool parse(int argc, char **argv, struct task *task)
 			return false;
 		}
 	}
-	return router && optind == argc && task->source.port != 0 && task->source.engines > 0 &&
-	       task->source.engines <= 4096 && task->source.batches > 0 && task->requests > 0 &&
+	return router && optind == argc && task->source.engines > 0 &&
+	       (task->source.port != 0 || task->source.coordinator != NULL) &&
+	       task->source.pieces > 0 && task->source.engines <= 4096 && task->source.batches > 0 && task->requests > 0 &&
 	       task->source.held >= 2 && task->source.port + 2 * task->source.engines <= 65536;
 }
 
@@ -317,7 +331,11 @@ static void usage(FILE *out)
 	      "  --engines N        how many (64, at most 4096)\n"
 	      "  --rate BATCHES     batches of events a second of each engine (100)\n"
 	      "  --held CHAINS      chains of blocks that an engine holds (80)\n"
-	      "  --requests RATE    requests a second (200)\n\n"
+	      "  --requests RATE    requests a second (200)\n"
+	      "  --coordinator HOST:PORT\n"
+	      "                     instead of --port: LMCache servers mp-0, mp-1 ... report there,\n"
+	      "                     --rate times a second each\n"
+	      "  --pieces N         ten blocks stored and ten lost, in each of these reports (1)\n\n"
 	      "Reads commands from standard input and answers each with a line of JSON:\n"
 	      "  quiet SECONDS      requests alone\n"
 	      "  events SECONDS     requests and events\n",

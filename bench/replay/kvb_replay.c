@@ -54,6 +54,11 @@ static const char usage[] =
 	"  --pd-fixed-ms X  of a transfer besides (default 30)\n"
 	"  --pd-lease-s X   after which KV that was not pulled is gone (default 0: never)\n"
 	"  --pd-wrong X     share of parameters that decoders do not understand (default 0)\n"
+	"  --mp L1:L2       each worker has an LMCache server with L1 tokens, and all have L2 tokens\n"
+	"  --mp-l1-gbytes X  from a server's L1 to its engine, a second (default 20)\n"
+	"  --mp-l2-gbytes X  from L2 to a server, a second (default 2)\n"
+	"  --mp-fixed-ms X  of each load from L2 besides (default 5)\n"
+	"  --mp-prefetch on|off  the router has servers load from L2 when it sends (default off)\n"
 	"  --odd-peer stale|lying|biased  one more peer, which says what is not so\n"
 	"  -c, --config FILE       kvway's configuration (default: its defaults)\n"
 	"  --list           prints policies, admissions and scenarios\n";
@@ -107,6 +112,11 @@ enum {
 	OPT_PD_FIXED,
 	OPT_PD_LEASE,
 	OPT_PD_WRONG,
+	OPT_MP,
+	OPT_MP_L1,
+	OPT_MP_L2,
+	OPT_MP_FIXED,
+	OPT_MP_PREFETCH,
 };
 
 /* A number within low..high, or the program ends. */
@@ -204,9 +214,41 @@ static bool take_pd(struct kvb_pd_options *pd, int option, const char *text)
 	}
 }
 
+/* Options of LMCache servers. False: it is another one. */
+static bool take_mp(struct kvb_mp_options *mp, int option, const char *text)
+{
+	static const char *const prefetch[] = {"off", "on", NULL};
+	char rest;
+
+	switch (option) {
+	case OPT_MP:
+		if (sscanf(text, "%" SCNu32 ":%" SCNu32 "%c", &mp->l1_tokens, &mp->l2_tokens,
+			    &rest) == 2 && mp->l1_tokens > 0)
+			return true;
+		fprintf(stderr, "kvb-replay: --mp: found %s, expected two numbers, as 100000:800000\n",
+			text);
+		exit(2);
+	case OPT_MP_L1:
+		mp->l1_bytes_per_ns = number("--mp-l1-gbytes", text, 1e-3, 1e4);
+		return true;
+	case OPT_MP_L2:
+		mp->l2_bytes_per_ns = number("--mp-l2-gbytes", text, 1e-3, 1e4);
+		return true;
+	case OPT_MP_FIXED:
+		mp->l2_fixed_ns = (int64_t)(number("--mp-fixed-ms", text, 0, 1e5) * 1e6);
+		return true;
+	case OPT_MP_PREFETCH:
+		mp->prefetch = word("--mp-prefetch", text, prefetch) == 1;
+		return true;
+	default:
+		return false;
+	}
+}
+
 static void take(struct options *o, int option, const char *text)
 {
-	if (take_routers(&o->routers, option, text) || take_pd(&o->fleet.pd, option, text))
+	if (take_routers(&o->routers, option, text) || take_pd(&o->fleet.pd, option, text) ||
+		take_mp(&o->fleet.mp, option, text))
 		return;
 	switch (option) {
 	case OPT_TRACE:
@@ -311,6 +353,11 @@ static struct options parse(int argc, char **argv)
 		{"pd-fixed-ms", required_argument, NULL, OPT_PD_FIXED},
 		{"pd-lease-s", required_argument, NULL, OPT_PD_LEASE},
 		{"pd-wrong", required_argument, NULL, OPT_PD_WRONG},
+		{"mp", required_argument, NULL, OPT_MP},
+		{"mp-l1-gbytes", required_argument, NULL, OPT_MP_L1},
+		{"mp-l2-gbytes", required_argument, NULL, OPT_MP_L2},
+		{"mp-fixed-ms", required_argument, NULL, OPT_MP_FIXED},
+		{"mp-prefetch", required_argument, NULL, OPT_MP_PREFETCH},
 		{"config", required_argument, NULL, 'c'},
 		{"help", no_argument, NULL, 'h'},
 		{0},
@@ -330,6 +377,7 @@ static struct options parse(int argc, char **argv)
 			.block_size = 16,
 			.max_batched_tokens = 8192,
 			.max_seqs = 256,
+			.mp = {.l1_bytes_per_ns = 20, .l2_bytes_per_ns = 2, .l2_fixed_ns = 5000000},
 			.pd = {.whole = -1,
 				.rule = kvb_pd_rules,
 				.bytes_per_ns = 12.5,
@@ -413,6 +461,18 @@ static void set_pd(json_t *out, const struct options *o, const struct kvb_replay
 	set(out, "recomputed", (double)pd->recomputed);
 }
 
+static void set_mp(json_t *out, const struct options *o, const struct kvb_replay_result *r)
+{
+	const struct kvb_mp_counts *mp = &r->mp;
+
+	json_object_set_new(out, "mp_prefetch", json_boolean(o->fleet.mp.prefetch));
+	set(out, "mp_l1_tokens", mp->l1_tokens);
+	set(out, "mp_l2_tokens", mp->l2_tokens);
+	set(out, "mp_waited_for_l2_share", (double)mp->asked / (double)r->requests);
+	set(out, "mp_prefetches", (double)mp->prefetches);
+	set(out, "mp_prefetched_tokens", mp->prefetched_tokens);
+}
+
 static json_t *pack_classes(const struct kvb_replay_result *r)
 {
 	json_t *all = json_array();
@@ -452,6 +512,8 @@ static void print_result(const struct options *o, const struct kvb_replay_result
 		set_admission(out, o->admission, r);
 	if (kvb_pd_on(&o->fleet.pd))
 		set_pd(out, o, r);
+	if (o->fleet.mp.l1_tokens > 0)
+		set_mp(out, o, r);
 	if (r->class_count > 1)
 		json_object_set_new(out, "classes", pack_classes(r));
 	set(out, "imbalance", r->imbalance);
@@ -567,6 +629,22 @@ static void check_pd(const struct options *o, const struct kvb_policy *policy)
 	exit(2);
 }
 
+/* Ends the program where there cannot be LMCache servers: one watch has each engine. */
+static void check_mp(const struct options *o, const struct kvb_policy *policy)
+{
+	if (o->fleet.mp.l1_tokens == 0 ||
+		(policy != NULL && strcmp(o->policy, "kvaware") != 0 && !kvb_pd_on(&o->fleet.pd) &&
+			KVB_MP_CHUNK % o->fleet.block_size == 0 &&
+			(o->scenario == NULL || kvb_scenario_find(o->scenario) == NULL ||
+				kvb_scenario_find(o->scenario)->resets.every_ns == 0)))
+		return;
+	fprintf(stderr,
+		"kvb-replay: --mp: neither with kvaware, --pd, nor with caches that are emptied, and "
+		"with blocks that divide %u\n",
+		KVB_MP_CHUNK);
+	exit(2);
+}
+
 int main(int argc, char **argv)
 {
 	struct options o = parse(argc, argv);
@@ -600,6 +678,7 @@ int main(int argc, char **argv)
 		return 2;
 	}
 	check_pd(&o, policy);
+	check_mp(&o, policy);
 	o.profile = *o.fleet.profile;
 	if (o.context_ns >= 0)
 		o.profile.context_ns = o.context_ns;

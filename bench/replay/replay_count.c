@@ -265,6 +265,7 @@ struct kvb_replay_result kvb_replay_count(const struct kvb_fleet *fleet,
 	count_times(&sums, &result);
 	result.gap_p99 = gap_percentile(fleet, 0.99);
 	result.pd = fleet->pd.counts;
+	result.mp = fleet->mp.counts;
 	count_refusals(tally, &result);
 	result.goodput = (double)sums.good / (double)result.requests;
 	if (policy->ops->foretold != NULL)

@@ -57,6 +57,7 @@ struct kvb_fleet *kvb_fleet_create(
 		make_worker(fleet, w);
 	}
 	kvb_pd_begin(fleet);
+	kvb_mp_begin(fleet);
 	fleet->courses = kvb_alloc(jobs->count, sizeof(fleet->courses[0]));
 	for (size_t j = 0; j < jobs->count; j++)
 		if (jobs->items[j].input > longest)
@@ -70,6 +71,7 @@ void kvb_fleet_destroy(struct kvb_fleet *fleet)
 	if (fleet == NULL)
 		return;
 	kvb_pd_finish(fleet);
+	kvb_mp_finish(fleet);
 	for (uint32_t w = 0; w < fleet->options.workers; w++)
 		kvb_engine_destroy(fleet->workers[w].engine);
 	free(fleet->workers);
@@ -201,6 +203,7 @@ static void book(struct kvb_fleet *fleet, uint32_t job, uint32_t worker, uint32_
 void kvb_fleet_send(struct kvb_fleet *fleet, uint32_t job, uint32_t worker, int64_t now_ns)
 {
 	book(fleet, job, worker, KVB_ROUTED, now_ns);
+	kvb_mp_send(fleet, job, worker, now_ns);
 	submit(fleet, job, worker, fleet->jobs->items[job].output, now_ns);
 }
 

@@ -17,6 +17,7 @@
 
 #include "kvway/load.h"
 #include "bench/replay/replay_jobs.h"
+#include "bench/replay/replay_mp.h"
 #include "bench/replay/replay_pd.h"
 #include "bench/sim/sim_engine.h"
 
@@ -49,6 +50,7 @@ struct kvb_fleet_options {
 	struct kvb_oddity odd;             /* of worker 0 */
 	struct kvb_resets resets;
 	struct kvb_pd_options pd;
+	struct kvb_mp_options mp;
 	uint32_t ranks; /* of a server, which compute their steps together; 1: each is alone */
 	const struct kvb_routers *routers; /* for the policy `routers`; NULL: there is one */
 };
@@ -105,6 +107,7 @@ struct kvb_fleet {
 	uint64_t *hashes;           /* used for the blocks of one prompt */
 	int64_t now_ns;             /* of the last call */
 	struct kvb_pd pd;
+	struct kvb_mp mp;
 	uint64_t gaps[KVB_GAPS];    /* between tokens, by kvb_gap() */
 };
 

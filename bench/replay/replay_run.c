@@ -234,6 +234,8 @@ static int64_t next_moment(struct run *run)
 			next = run->fleet->workers[w].until_ns;
 	if (kvb_pd_next_ns(run->fleet) < next)
 		next = kvb_pd_next_ns(run->fleet);
+	if (kvb_mp_next_ns(run->fleet) < next)
+		next = kvb_mp_next_ns(run->fleet);
 	if (run->gate != NULL) {
 		int64_t wake = run->admission->ops->wake_ns(run->gate, run->now_ns);
 
@@ -271,6 +273,7 @@ static void play(struct run *run)
 				run->fleet->workers[w].until_ns == run->now_ns)
 				step_over(run, w);
 		kvb_pd_loaded(run->fleet, run->now_ns);
+		kvb_mp_loaded(run->fleet, run->now_ns);
 		while (next_due(run) == run->now_ns)
 			arrive(run, (uint32_t)run->next++);
 		while (run->heap_count > 0 && run->heap[0].ns == run->now_ns)

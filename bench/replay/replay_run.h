@@ -46,6 +46,7 @@ struct kvb_replay_result {
 	struct kvb_class_result classes[KVB_CLASSES];
 	uint32_t class_count; /* 1: all are alike */
 	struct kvb_pd_counts pd;
+	struct kvb_mp_counts mp;
 	/* number of workers that hold half of the first job's prompt at the end */
 	uint32_t holders;
 };

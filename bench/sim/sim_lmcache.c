@@ -1,6 +1,9 @@
 /*
  * sim_lmcache.c - when chunks are computed, stored and loaded, and what the controller may command.
  *
+ * With a coordinator in the controller's place, chunks have the hashes of LMCache's servers, a key
+ * is the beginning of one, and changes go to the worker's server (sim_mp.h).
+ *
  * A prompt's keys are computed once, when it is first looked up, and kept with its sequence. What is
  * said to the controller is libkvtier's (cache/lmcache), in the manner of a stock LMCache worker;
  * here its sockets are watched, and it is stepped when one of them may have something and every
@@ -27,16 +30,71 @@ struct kvb_lmcache {
 	const struct kvb_lmcache_options *options;
 	char instance[KVT_CONTROLLER_TEXT_MAX];
 	struct kvb_tier *tier;
-	struct kvt_controller_link *link;
+	struct kvt_controller_link *link; /* NULL: there is a coordinator, and `mp` */
+	struct kvb_mp *mp;
+	uint8_t (*names)[KVW_BLAKE3_BYTES]; /* owned; hashes of chunks by their places in the tier */
+	/* The prompt whose chunks are being stored, and its chain up to chunk `next`. */
+	const struct kvb_seq *storing;
+	struct kvw_lmcache_chunks chain;
+	uint32_t next;
 	struct event_base *base;
 	struct event *ev_step;
 	struct socket_watch watches[SOCKETS];
 	uint64_t root; /* the state that a chain of keys begins with */
 };
 
-static void on_change(void *user, bool admit, uint64_t key)
+static uint64_t key_of(const uint8_t hash[KVW_BLAKE3_BYTES])
 {
-	kvt_controller_link_change(((struct kvb_lmcache *)user)->link, 0, admit, key);
+	uint64_t key;
+
+	memcpy(&key, hash, sizeof(key));
+	return key;
+}
+
+/* The chunk with this key of the prompt that is being stored: its hash, and where it begins. Chunks
+ * are stored in their order. */
+static uint32_t find_stored(struct kvb_lmcache *l, uint64_t key, uint8_t hash[KVW_BLAKE3_BYTES])
+{
+	uint32_t size = l->options->recipe.chunk_size;
+
+	do
+		kvw_lmcache_chunks_next(
+			&l->chain, l->storing->tokens + (size_t)l->next * size, size);
+	while (l->storing->chunks[l->next++] != key);
+	memcpy(hash, l->chain.hash, KVW_BLAKE3_BYTES);
+	return (l->next - 1) * size;
+}
+
+static void on_change(void *user, bool admit, uint64_t key, uint32_t place)
+{
+	struct kvb_lmcache *l = user;
+	uint32_t from;
+
+	if (l->mp == NULL) {
+		kvt_controller_link_change(l->link, 0, admit, key);
+	} else if (admit) {
+		from = find_stored(l, key, l->names[place]);
+		kvb_mp_stored(l->mp, l->names[place],
+			l->options->engine_driven ? NULL : l->storing->tokens + from, from);
+	} else {
+		kvb_mp_deleted(l->mp, l->names[place]);
+	}
+}
+
+/* The same as below for LMCache's servers. */
+static size_t server_keys(
+	const struct kvb_lmcache *l, const uint32_t *tokens, uint64_t *keys, uint32_t chunks)
+{
+	struct kvw_lmcache_chunks chain;
+
+	kvw_lmcache_chunks_start(&chain);
+	for (uint32_t i = 0; i < chunks; i++) {
+		kvw_lmcache_chunks_next(&chain,
+			tokens + (size_t)i * l->options->recipe.chunk_size,
+			l->options->recipe.chunk_size);
+		keys[i] = key_of(chain.hash);
+	}
+	return chunks;
 }
 
 /* Keys of the full chunks; the caller owns them. NULL: without memory. */
@@ -47,7 +105,9 @@ static uint64_t *keys_of(
 	uint64_t *keys = malloc(((size_t)chunks + 1) * sizeof(*keys)), state = l->root;
 	size_t made = 0;
 
-	if (keys != NULL && kvw_lmcache_hash(&l->options->recipe, &state, tokens, count, keys,
+	if (keys != NULL && l->mp != NULL)
+		made = server_keys(l, tokens, keys, chunks);
+	else if (keys != NULL && kvw_lmcache_hash(&l->options->recipe, &state, tokens, count, keys,
 				    chunks, &made) != KVW_OK)
 		made = 0;
 	*key_count = (uint32_t)made;
@@ -79,7 +139,7 @@ void kvb_lmcache_load(struct kvb_lmcache *l, struct kvb_seq *seq, uint32_t token
 
 void kvb_lmcache_computed(struct kvb_lmcache *l, struct kvb_seq *seq)
 {
-	struct kvt_controller_link_stats link;
+	struct kvt_controller_link_stats link = {0};
 	uint32_t chunks;
 
 	if (!prepare(l, seq))
@@ -88,7 +148,11 @@ void kvb_lmcache_computed(struct kvb_lmcache *l, struct kvb_seq *seq)
 	chunks = chunks < seq->chunk_count ? chunks : seq->chunk_count;
 	if (chunks <= seq->chunks_stored)
 		return;
-	kvt_controller_link_stats(l->link, &link);
+	if (l->link != NULL)
+		kvt_controller_link_stats(l->link, &link);
+	l->storing = seq;
+	l->next = 0;
+	kvw_lmcache_chunks_start(&l->chain);
 	if (!link.frozen)
 		kvb_tier_store(
 			l->tier, seq->chunks + seq->chunks_stored, chunks - seq->chunks_stored);
@@ -166,6 +230,8 @@ static bool all_keys(void *self, uint32_t location, uint64_t **keys, uint32_t *c
 
 void kvb_lmcache_flush(struct kvb_lmcache *l)
 {
+	if (l->link == NULL)
+		return; /* the server reports at an interval */
 	kvt_controller_link_flush(l->link);
 	poke(l);
 }
@@ -275,7 +341,15 @@ struct kvb_lmcache *kvb_lmcache_create(
 		snprintf(l->instance, sizeof(l->instance), "%s_%u", o->instance, index);
 	else
 		snprintf(l->instance, sizeof(l->instance), "%s", o->instance);
-	l->tier = kvb_tier_create(chunks > 0 ? chunks : 1, on_change, l);
+	chunks = chunks > 0 ? chunks : 1;
+	l->tier = kvb_tier_create(chunks, on_change, l);
+	if (o->coordinator[0] != '\0') {
+		l->mp = kvb_mp_create(base, options, l->instance);
+		l->names = calloc((size_t)chunks + 1, sizeof(*l->names));
+		if (l->tier == NULL || l->mp == NULL || l->names == NULL)
+			goto fail;
+		return l;
+	}
 	l->ev_step = event_new(base, -1, EV_PERSIST, on_step, l);
 	if (l->tier == NULL || l->ev_step == NULL ||
 		kvw_lmcache_begin(&o->recipe, &l->root) != KVW_OK ||
@@ -295,6 +369,8 @@ void kvb_lmcache_destroy(struct kvb_lmcache *l)
 		event_free(l->ev_step);
 	l->ev_step = NULL;
 	kvt_controller_link_destroy(l->link);
+	kvb_mp_destroy(l->mp);
+	free(l->names);
 	kvb_tier_destroy(l->tier);
 	free(l);
 }
@@ -302,13 +378,21 @@ void kvb_lmcache_destroy(struct kvb_lmcache *l)
 void kvb_lmcache_restart(struct kvb_lmcache *l)
 {
 	kvb_tier_restart(l->tier);
+	if (l->mp != NULL) {
+		kvb_mp_restart(l->mp);
+		return;
+	}
 	kvt_controller_link_restart(l->link, kvw_clock_ns());
 	poke(l);
 }
 
 void kvb_lmcache_stats(const struct kvb_lmcache *l, struct kvb_lmcache_stats *out)
 {
-	kvt_controller_link_stats(l->link, &out->link);
+	*out = (struct kvb_lmcache_stats){.coordinated = l->mp != NULL};
+	if (l->mp != NULL)
+		kvb_mp_stats(l->mp, &out->mp);
+	else
+		kvt_controller_link_stats(l->link, &out->link);
 	out->instance = l->instance;
 	out->chunks = kvb_tier_count(l->tier);
 }

@@ -1,5 +1,6 @@
 /*
- * sim_lmcache.h - a worker with LMCache: a CPU tier below its device, and reports to a controller.
+ * sim_lmcache.h - a worker with LMCache: a CPU tier below its device, and reports to a controller
+ * or a coordinator.
  *
  * When the KV of a prompt's chunk has been computed, the chunk is stored; generated tokens are not
  * (save_decode_cache is off by default). A prompt loads from this tier the chunks that the device
@@ -13,6 +14,7 @@
 
 #include "lmcache/controller_link.h"
 #include "bench/sim/sim_engine.h"
+#include "bench/sim/sim_mp.h"
 #include "bench/sim/sim_options.h"
 #include "bench/sim/sim_tier.h"
 
@@ -34,7 +36,9 @@ void kvb_lmcache_computed(struct kvb_lmcache *lmcache, struct kvb_seq *seq);
 void kvb_lmcache_flush(struct kvb_lmcache *lmcache);
 
 struct kvb_lmcache_stats {
+	bool coordinated; /* `mp` is filled, and `link` is not */
 	struct kvt_controller_link_stats link;
+	struct kvb_mp_stats mp;
 	const char *instance; /* borrowed */
 	uint32_t chunks;
 };

@@ -52,6 +52,9 @@ enum {
 	OPT_KV_HASHES,
 	OPT_KV_REPLAY,
 	OPT_LMC_CONTROLLER,
+	OPT_LMC_COORDINATOR,
+	OPT_LMC_FLUSH,
+	OPT_LMC_TRANSFERS,
 	OPT_LMC_VERSION,
 	OPT_LMC_INSTANCE,
 	OPT_LMC_CHUNK,
@@ -125,6 +128,9 @@ static const struct option long_options[] = {
 	{"kv-events-hash", required_argument, NULL, OPT_KV_HASHES},
 	{"kv-events-replay", required_argument, NULL, OPT_KV_REPLAY},
 	{"lmcache-controller", required_argument, NULL, OPT_LMC_CONTROLLER},
+	{"lmcache-coordinator", required_argument, NULL, OPT_LMC_COORDINATOR},
+	{"lmcache-flush-s", required_argument, NULL, OPT_LMC_FLUSH},
+	{"lmcache-transfers", required_argument, NULL, OPT_LMC_TRANSFERS},
 	{"lmcache-version", required_argument, NULL, OPT_LMC_VERSION},
 	{"lmcache-instance", required_argument, NULL, OPT_LMC_INSTANCE},
 	{"lmcache-chunk-size", required_argument, NULL, OPT_LMC_CHUNK},
@@ -316,6 +322,13 @@ static bool parse_lmcache(int option, const char *text, struct kvb_lmcache_optio
 	switch (option) {
 	case OPT_LMC_CONTROLLER:
 		return kvb_lmcache_parse_controller(text, o);
+	case OPT_LMC_COORDINATOR:
+		return kvb_lmcache_parse_coordinator(text, o);
+	case OPT_LMC_FLUSH:
+		return parse_real("--lmcache-flush-s", text, 0.001, &o->flush_s);
+	case OPT_LMC_TRANSFERS:
+		return parse_choice(
+			"--lmcache-transfers", text, "lmcache", "engine", &o->engine_driven);
 	case OPT_LMC_VERSION:
 		return kvb_lmcache_parse_version(text, o);
 	case OPT_LMC_INSTANCE:
@@ -603,6 +616,7 @@ enum kvb_options_result kvb_options_parse(int argc, char **argv, struct kvb_opti
 			.cpu_tokens = 262144,
 			.load_ns = 2000,
 			.heartbeat_s = 1,
+			.flush_s = 1,
 			.timeout_s = 30,
 			.sync_batch = 2000}};
 	kvb_tier_options_init(&options->tier);

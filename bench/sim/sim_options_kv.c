@@ -117,6 +117,21 @@ bool kvb_lmcache_parse_controller(const char *text, struct kvb_lmcache_options *
 	return true;
 }
 
+bool kvb_lmcache_parse_coordinator(const char *text, struct kvb_lmcache_options *o)
+{
+	const char *from = strncmp(text, "http://", 7) == 0 ? text + 7 : text;
+	const char *colon = strchr(from, ':');
+	char *end;
+	unsigned long port = colon == NULL ? 0 : strtoul(colon + 1, &end, 10);
+
+	if (colon == NULL || colon == from || port == 0 || port > 65535 ||
+		end[strspn(end, "/")] != '\0' ||
+		!copy_text(from, strcspn(from, "/"), o->coordinator, sizeof(o->coordinator)))
+		return complain("--lmcache-coordinator", "expected http://HOST:PORT");
+	o->on = true;
+	return true;
+}
+
 bool kvb_lmcache_parse_version(const char *text, struct kvb_lmcache_options *o)
 {
 	static const char *const names[] = {"0.3", "0.4", "0.5"};
@@ -144,8 +159,10 @@ bool kvb_lmcache_complete(struct kvb_lmcache_options *o)
 {
 	const char *fault;
 
-	if (!o->on)
+	if (!o->on || (o->coordinator[0] != '\0' && o->pull[0] == '\0'))
 		return true;
+	if (o->coordinator[0] != '\0')
+		return complain("--lmcache-coordinator", "not with --lmcache-controller");
 	if (o->pull[0] == '\0')
 		return complain("--lmcache-controller", "pull=HOST:PORT is missing");
 	if (o->reply[0] == '\0' && o->version != KVB_LMCACHE_03)

@@ -49,6 +49,9 @@ enum kvb_lmcache_version { KVB_LMCACHE_03, KVB_LMCACHE_04, KVB_LMCACHE_05 };
 struct kvb_lmcache_options {
 	bool on;
 	char pull[KVB_ADDRESS_MAX], reply[KVB_ADDRESS_MAX]; /* HOST:PORT */
+	char coordinator[KVB_ADDRESS_MAX]; /* HOST:PORT, in place of a controller; "": none */
+	bool engine_driven;                /* transfers: reports have no token ids */
+	double flush_s;                    /* between reports to a coordinator */
 	enum kvb_lmcache_version version;
 	const char *instance; /* with several workers, each one's number is appended */
 	struct kvw_lmcache_recipe recipe;
@@ -66,6 +69,7 @@ bool kvb_nixl_parse(const char *text, struct kvb_nixl_options *options);
 bool kvb_transfer_parse(const char *text, struct kvb_nixl_options *options);
 bool kvb_events_parse(const char *json, struct kvb_events_options *options);
 bool kvb_lmcache_parse_controller(const char *text, struct kvb_lmcache_options *options);
+bool kvb_lmcache_parse_coordinator(const char *text, struct kvb_lmcache_options *options);
 bool kvb_lmcache_parse_version(const char *text, struct kvb_lmcache_options *options);
 bool kvb_lmcache_parse_hash(const char *text, struct kvb_lmcache_options *options);
 /* Sets members that follow from several options. */

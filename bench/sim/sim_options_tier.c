@@ -290,6 +290,8 @@ bool kvb_tier_complete(struct kvb_options *options)
 			"events of all tiers\n");
 	if (!choose_sizes(options) || !choose_timing(options))
 		return false;
+	if (options->lmcache.coordinator[0] != '\0')
+		return complain("--lmcache-coordinator", "not with tiers");
 	return !options->lmcache.on || options->lmcache.recipe.chunk_size == o->chunk_tokens ||
 	       complain("--lmcache-chunk-size", "must be the tiers' control.tokens_per_chunk");
 }

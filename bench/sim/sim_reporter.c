@@ -451,6 +451,15 @@ void kvb_reporter_stats(const struct kvb_reporter *reporter, struct kvb_buf *out
 	kvb_lmcache_stats(reporter->lmcache, &l);
 	kvb_buf_text(out, ",\"lmcache\":{\"instance\":");
 	kvb_buf_json(out, l.instance, strlen(l.instance));
+	if (l.coordinated) {
+		kvb_buf_printf(out,
+			",\"registered\":%s,\"chunks\":%u,\"posts\":%llu,\"lost\":%llu,"
+			"\"reported\":%llu,\"heartbeats\":%llu}",
+			l.mp.registered ? "true" : "false", l.chunks,
+			(unsigned long long)l.mp.posts, (unsigned long long)l.mp.lost,
+			(unsigned long long)l.mp.reported, (unsigned long long)l.mp.beats);
+		return;
+	}
 	kvb_buf_printf(out,
 		",\"registered\":%s,\"frozen\":%s,\"chunks\":%u,\"operations\":%llu,"
 		"\"syncs\":%llu,\"heartbeats\":%llu,\"commands\":%llu,\"port\":%u}",

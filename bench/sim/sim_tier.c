@@ -72,7 +72,7 @@ static void drop(struct kvb_tier *t, uint32_t i)
 	t->free = i;
 	t->count--;
 	if (t->fn != NULL)
-		t->fn(t->user, false, t->entries[i].key);
+		t->fn(t->user, false, t->entries[i].key, i);
 }
 
 static void admit(struct kvb_tier *t, uint64_t key)
@@ -86,7 +86,7 @@ static void admit(struct kvb_tier *t, uint64_t key)
 	link_newest(t, i);
 	t->count++;
 	if (t->fn != NULL)
-		t->fn(t->user, true, key);
+		t->fn(t->user, true, key, i);
 }
 
 void kvb_tier_restart(struct kvb_tier *t)

@@ -17,8 +17,9 @@
 
 struct kvb_tier;
 
-/* Called for each key that is added or removed. */
-typedef void kvb_tier_fn(void *user, bool admit, uint64_t key);
+/* Called for each key that is added or removed. place: from 1 to the tier's number of chunks; no
+ * other key has it while this one is there. */
+typedef void kvb_tier_fn(void *user, bool admit, uint64_t key, uint32_t place);
 
 /* Returns NULL if memory is short. chunks is at least 1; fn NULL: nothing is called. */
 struct kvb_tier *kvb_tier_create(uint32_t chunks, kvb_tier_fn *fn, void *user);

@@ -64,6 +64,28 @@ struct kvw_reason_text {
 	const char *why;  /* completes the sentence "URL would serve it: " of `kvway explain` */
 };
 
+/* How much a decision knew of workers' caches by the workers' own reports. */
+enum kvw_knowledge {
+	KVW_KNOWS_NOT_ASKED,  /* no strategy that reads reports decided, or there is no prompt */
+	KVW_KNOWS_ALL, /* the worker and all that could have served it report all they hold */
+	KVW_KNOWS_OTHERS,     /* the worker does, but not each of the others */
+	/* One of the worker's two reporters does, and reports of the other one were missed. */
+	KVW_KNOWS_PART,
+	KVW_KNOWS_MISSED,     /* some of the worker's reports were missed: a gap, a silent rank */
+	KVW_KNOWS_NO_TOKENS,  /* the worker does, but the prompt's tokens are not known */
+	KVW_KNOWS_NO_REPORTS, /* the worker reports nothing */
+	KVW_KNOWS_NO_CHOICE,  /* it alone could serve the request, so that reports were not read */
+	KVW_KNOWLEDGE_COUNT
+};
+
+/* A knowledge in words; static. */
+struct kvw_knowledge_text {
+	const char *degree; /* exact, degraded or fallback */
+	const char *reason; /* the label, at most 31 characters */
+	const char *name;   /* both: DEGREE/REASON */
+	const char *why;    /* a sentence, with what to do about it */
+};
+
 /* One worker as a strategy sees it. */
 struct kvw_candidate {
 	/* Below KVW_MAX_WORKERS; reused for another worker once this worker has `left`. */
@@ -110,6 +132,7 @@ struct kvw_decision {
 	/* kvaware: tokens behind that hit that are predicted to be reused as fragments */
 	uint32_t fragment_tokens;
 	bool exact; /* hit_tokens come from the prompt's exact tokens and the worker's events */
+	enum kvw_knowledge knowledge;
 };
 
 /* Returns how many tokens of the prompt the worker is predicted to have, over all tiers. */
@@ -150,6 +173,7 @@ struct kvw_cost {
 	uint32_t fragment_tokens;            /* as in struct kvw_decision */
 	enum kvw_verdict verdict;
 	bool exact; /* as in struct kvw_decision */
+	enum kvw_knowledge knowledge; /* of this worker alone */
 };
 
 /* How a strategy's own setting is written, and which member of kvw_setting_value it fills. */
@@ -348,6 +372,9 @@ const char *kvw_reason_why(enum kvw_reason reason);
 /* Returns whether decisions of this strategy may have this reason: it is a shared reason, or one of
  * the strategy's own. */
 bool kvw_reason_of(const struct kvw_strategy_ops *ops, enum kvw_reason reason);
+
+/* Returns a knowledge in words; NULL for KVW_KNOWS_NOT_ASKED. */
+const struct kvw_knowledge_text *kvw_knowledge_text(enum kvw_knowledge knowledge);
 
 /* Returns the text of a verdict, for example "costs_more". */
 const char *kvw_verdict_name(enum kvw_verdict verdict);

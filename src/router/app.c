@@ -80,6 +80,7 @@ static enum kvw_err start_exact(struct kvw_app *app)
 	deps.spaces = app->spaces;
 	deps.sockets = &app->sockets;
 	deps.waits = app->taker != NULL;
+	deps.coordinating = app->load_sharing != NULL ? &app->coordinating : NULL;
 	err = kvw_feed_start(&deps, stderr, &app->feed);
 	if (err != KVW_OK)
 		return err;
@@ -214,6 +215,9 @@ static enum kvw_err create_sharing(struct kvw_app *app)
 	else if (err == KVW_OK && load)
 		err = kvw_sharing_create(config, KVW_SHARED_LOAD | (rates ? 0 : KVW_SHARED_USAGE),
 			stderr, &app->load_sharing);
+	if (err == KVW_OK && load && config->kvaware_lmcache_coordinator[0] != '\0')
+		err = kvw_sharing_agree(
+			app->load_sharing, config, "coordinator", &app->coordinating);
 	return err;
 }
 

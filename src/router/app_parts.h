@@ -11,6 +11,7 @@
 
 #include "admin/explain.h"
 #include "base/account.h"
+#include "base/duty.h"
 #include "config/config.h"
 #include "proxy/dry.h"
 #include "server/sockets.h"
@@ -33,6 +34,7 @@ struct kvw_app {
 	struct kvw_sharing *sharing;   /* NULL: limits are counted by this replica alone */
 	/* Shares load with other replicas; equals `sharing` if both use one Redis; NULL: none. */
 	struct kvw_sharing *load_sharing;
+	struct kvw_duty coordinating; /* as LMCache's coordinator, among the replicas */
 	struct kvw_auth *admin_auth;   /* keys of the admin address */
 	struct kvw_state *state; /* snapshots */
 	int snapshot;            /* snapshot of the process before this one, owned; -1: none */

@@ -76,6 +76,7 @@ def both(tmp_path):
         assert theirs[0] == ours[0], (method, path, theirs, ours)
         return theirs[1], ours[1]
 
+    ask.addresses = stock.address, address
     yield ask
     router.kill()
     sim.kill()
@@ -271,3 +272,51 @@ def test_random_servers_leave_both_coordinators_alike(both, seed):
         if round_ % 50 == 49:
             fleet.check(20)
     fleet.check(PROMPTS)
+
+
+class Recorded(Fleet):
+    """The same servers, whose life goes into an event trace, a file each."""
+
+    def __init__(self, seed, ask):
+        super().__init__(seed, ask)
+        self.rows = []
+        for server in self.servers:
+            self.note("lifecycle", self.start(server.instance, 1))
+
+    def start(self, instance, port):
+        return {"phase": "start", "instance_id": instance, "incarnation": 0, "ip": "127.0.0.1", "http_port": port}
+
+    def note(self, kind, args):
+        self.rows.append({"t": len(self.rows), "kind": kind, "args": args})
+
+    def equal(self, method, path, body=None):
+        if path == "/events":
+            for batch in body["batches"]:
+                self.note("batch", batch)
+        elif path == "/instances":
+            self.note("lifecycle", self.start(body["instance_id"], body["http_port"]))
+        elif method == "DELETE":
+            instance = path.rsplit("/", 1)[1]
+            self.note("lifecycle", {"phase": "stop", "instance_id": instance})
+
+
+def test_event_traces_replayed_by_lmcache_leave_both_coordinators_alike(both, tmp_path):
+    """LMCache's recorder writes the traces, its `lmcache trace replay-events` replays them into both."""
+    fleet = Recorded(7, both)
+    for _ in range(ROUNDS):
+        fleet.step()
+    quiet = {**os.environ, "LMCACHE_TRACK_USAGE": "false", "DO_NOT_TRACK": "1", "LMCACHE_LOG_LEVEL": "WARNING"}
+    script = pathlib.Path(__file__).parent / "events_trace.py"
+    text = "".join(json.dumps(row) + "\n" for row in fleet.rows)
+    subprocess.run([PYTHON, script, tmp_path], input=text, text=True, check=True, env=quiet)
+    files = [tmp_path / f"{server.instance}.lct" for server in fleet.servers]
+    replays = [
+        subprocess.Popen(
+            [pathlib.Path(PYTHON).parent / "lmcache", "trace", "replay-events", *files,
+             "--coordinator-url", f"http://{address}", "--heartbeat-interval", "0"],
+            env=quiet, stdout=subprocess.DEVNULL,
+        )
+        for address in both.addresses
+    ]  # fmt: skip
+    assert [replay.wait() for replay in replays] == [0, 0]
+    Fleet(7, both).check(PROMPTS)

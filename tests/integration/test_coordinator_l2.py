@@ -10,7 +10,7 @@ import time
 import pytest
 
 from rig.client import ask
-from rig.kvaware import SHOWN, complete, ids, wait_coverage
+from rig.kvaware import SHOWN, complete, ids, wait_coverage, wait_log
 from rig.lmcache_node import LMCacheNode, SharedL2
 from rig.lmcache_server import LMCacheServer
 from rig.sim import Sim
@@ -239,6 +239,33 @@ def test_the_declared_capacity_of_a_shared_pool_is_its_cap(stage):
     node.write(ids(50, 20 * CHUNK))
     until(lambda: s.l2.used() <= 8000, 10, "the shared L2 to shrink")
     until(lambda: s.gauge("l2_cap_bytes") == 10000, 5, "the metric to follow")
+
+
+def test_one_replica_evicts_and_the_other_one_says_where_servers_report(stage, kvway, redis):
+    port = Port()
+    s = stage({"kvaware.lmcache.l2_size": "10000", "replicas.redis": redis.url})
+    second = f"127.0.0.1:{port.number}"
+    other = kvway(s.workers, {**s.config, "kvaware.lmcache.coordinator": second})
+    node = s.node()
+    wait_coverage(s.router, s.workers, "lmcache", 1)  # it has reported nothing yet
+
+    def told():
+        (row,) = ask(other.admin_port, "GET", "/workers").json()
+        return row["knowledge"], row["cache_told_by"]["lmcache"]["wrong"]
+
+    until(lambda: told() == ("degraded/missed", told()[1]) and "another replica" in told()[1], 10, "the reason")
+    astray = LMCacheNode(second, "mp-astray", chunk=CHUNK, blake3=True, l2=s.l2)
+    astray.register()
+    wait_log(other, "LMCache servers report to several replicas")
+    astray.write(ids(46, 12 * CHUNK))
+    until(lambda: other.metric("kvway_kvaware_coordinator", what="l2_shared_bytes") == 12000, 5, "the metric")
+    node.write(ids(47, 10 * CHUNK))
+    until(lambda: s.count("evicted") >= 2, 10, "the first replica to evict")
+    assert other.metric("kvway_kvaware_coordinator_total", what="evictions") == 0
+    s.kill()
+    until(lambda: bodies(astray, "DELETE", "/cache/objects"), 20, "the second replica to evict")
+    astray.close()
+    port.close()
 
 
 def test_what_l2_held_before_is_listed_and_evicted(stage):

@@ -2,6 +2,7 @@
 LMCache servers report. The engines report nothing here."""
 
 import json
+import os
 import pathlib
 import signal
 
@@ -139,6 +140,47 @@ def test_all_ranks_must_hold_a_chunk(stage):
     assert predicted(s.router, prompt) == 3 * CHUNK
 
 
+@pytest.mark.parametrize("transfers", ["lmcache", "engine"])
+def test_what_simulated_servers_report_is_what_their_engines_load(tmp_path, kvway, transfers):
+    """Turns of chats on two kvsim workers whose devices forget all between turns: each prediction is
+    within a chunk of the cached tokens. KVW_TURNS=500 for the long form."""
+    port = Port()
+    address = f"127.0.0.1:{port.number}"
+    sim = Sim(
+        tmp_path, 2, "--lmcache-coordinator", f"http://{address}", "--lmcache-chunk-size", CHUNK,
+        "--lmcache-flush-s", 0.02, "--lmcache-transfers", transfers, "--lmcache-cpu-tokens", 40 * CHUNK,
+    )  # fmt: skip
+    rows = [{"url": w.url, "lmcache_instance": f"kvsim_{i}"} for i, w in enumerate(sim.workers)]
+    config = {"kvaware.lmcache.coordinator": address, "kvaware.lmcache.chunk_size": str(CHUNK)}
+    router = kvway(sim.workers, {**SHOWN, **config, "workers": rows})
+    chats = [ids(60 + i, 2 * CHUNK) for i in range(4)]
+
+    def heard():
+        """All that was stored and dropped has been reported."""
+        held = sum(w.stats()["lmcache"]["chunks"] for w in sim.workers)
+        return gauge(router, "l1_placements") == held
+
+    until(lambda: gauge(router, "instances") == 2, 10, "the servers to register")
+    seen = []
+    for turn in range(int(os.environ.get("KVW_TURNS", "40"))):
+        chat = turn % len(chats)
+        chats[chat] += ids(100 + turn, CHUNK // 2)
+        if len(chats[chat]) > 12 * CHUNK:
+            chats[chat] = ids(1000 + turn, 2 * CHUNK)
+        seen.append(complete(router, chats[chat]))
+        until(heard, 10, "the reports")
+        for worker in sim.workers:
+            assert worker.ask("POST", "/reset_prefix_cache").json() == {"success": True}
+    known = [one for one in seen if one.knowledge == "exact/all"]
+    right = [one for one in known if abs(one.predicted - one.cached) < CHUNK]
+    print(f"{len(seen)} turns, {len(known)} known in full, {len(right)} right")
+    assert len(known) >= 0.6 * len(seen) and any(one.cached > 2 * CHUNK for one in known)
+    assert len(right) >= 0.95 * len(known)
+    assert all(w.stats()["lmcache"]["lost"] == 0 for w in sim.workers)
+    sim.kill()
+    port.close()
+
+
 def test_a_salt_keeps_tenants_apart(stage):
     s = stage(1)
     server = s.server()
@@ -179,20 +221,83 @@ def test_a_lost_batch_sends_a_worker_by_text_until_its_memory_was_replaced(stage
     assert server.store(ids(7, 2 * CHUNK)) == {"applied": 1, "duplicates": 0, "stale": 0}
     wait_coverage(s.router, s.workers, "lmcache", 1)
     wait_log(s.router, "gap instance=mp-one")
+    knows(s.router, s.workers, "degraded/missed")
     server.store(ids(8, 6 * CHUNK))
     wait_coverage(s.router, s.workers, "lmcache", 2)
+    knows(s.router, s.workers, "exact/all")
 
 
-def test_entries_without_tokens_are_said_once_and_routed_by_text(stage):
-    s = stage(1)
+def knows(router, workers, name):
+    """One more decision knows as much, wherever that is shown."""
+    degree, reason = name.split("/")
+    labels = {"degree": degree, "reason": reason}
+    before = router.metric("kvway_decision_knowledge_total", **labels)
+    seen = complete(router, ids(9, 3 * CHUNK))
+    assert seen.knowledge == name
+    explained = explain(router, ids(9, 3 * CHUNK))
+    assert explained["knowledge"] == name and explained["knowledge_why"]
+    assert [w["knowledge"] for w in explained["workers"]] == [name]
+    assert [w["knowledge"] for w in ask(router.admin_port, "GET", "/workers").json()] == [name]
+    level = {"exact": 2, "degraded": 1, "fallback": 0}[degree]
+    assert router.metric("kvway_worker_knowledge", worker=workers[0].url) == level
+    until(lambda: router.metric("kvway_decision_knowledge_total", **labels) == before + 1, 5, "the count")
+    way = json.loads(ask(router.admin_port, "GET", "/trace?last=1").body.splitlines()[0])["way"]
+    assert [note["knowledge"] for note in way if note["what"] == "attempt"] == [name]
+
+
+def test_entries_of_unknown_hashes_without_tokens_are_said_once_and_routed_by_text(stage):
+    s = stage(1, {"kvaware.lmcache.chunk_size": str(CHUNK)})
     server = s.server()
     for seed in range(5):
         server.store(ids(seed, 8 * CHUNK), known=False)
     wait_coverage(s.router, s.workers, "lmcache", 1)
+    for seed in range(5):
+        assert complete(s.router, ids(seed, 8 * CHUNK + 1)).knowledge == "degraded/missed"
     wait_log(s.router, "kvaware never matches instance=mp-one: its reports have no token ids")
-    until(lambda: count(s.router, "unnamed") == 40, 5, "the metric to follow")
     told = explain(s.router, ids(0, 100))["workers"][0]["cache_told_by"]["lmcache"]
     assert "lmcache_driven" in told["wrong"]
+
+
+def recorded_prompts():
+    """The prompts that a stock server stored: their tokens, and the entries as recorded."""
+    for line in RECORD.read_text().splitlines():
+        record = json.loads(line)
+        for batch in json.loads(record["body"])["batches"] if record["path"] == "/events" else ():
+            entries = batch["entries"]
+            if batch["event_type"] != "store" or batch["tier"] != "l1" or not entries[0]["token_ids"]:
+                continue
+            if entries[0]["key"]["cache_salt"] == "":
+                assert [e["token_offset"] for e in entries] == [CHUNK * i for i in range(len(entries))]
+                yield [token for e in entries for token in e["token_ids"]], entries
+
+
+def test_recorded_entries_are_found_by_their_hashes_alone(stage):
+    """What a stock server sends where the engine drives the transfers: entries without token ids."""
+    s = stage(2, {"kvaware.lmcache.chunk_size": str(CHUNK)})
+    server = s.server()
+    prompts = {tuple(tokens): entries for tokens, entries in recorded_prompts()}
+    first, *others = prompts
+    assert len(others) >= 3
+
+    def store(prompt):
+        bare = [{**e, "token_ids": [], "token_offset": -1} for e in prompts[prompt]]
+        server.send(server.batch("store", bare))
+
+    store(first)
+    wait_coverage(s.router, s.workers, "lmcache", 1)
+    assert predicted(s.router, [*first, 1]) == 0
+    complete(s.router, [*others[0], 1])
+    store(others[0])  # as the server would now: kvway knows this hash
+    wait_coverage(s.router, s.workers, "lmcache")
+    for prompt in others[1:]:
+        store(prompt)
+    for prompt in prompts:
+        assert predicted(s.router, [*prompt, 1]) == len(prompt)
+    assert predicted(s.router, [*first[:CHUNK], *ids(1, 2 * CHUNK)]) == CHUNK
+    assert complete(s.router, [*first, 1]).knowledge == "exact/all"
+    entries = [{"key": e["key"], "size_bytes": 0} for e in prompts[first][1:]]
+    server.send(server.batch("delete", entries))
+    assert predicted(s.router, [*first, 1]) == CHUNK
 
 
 def test_two_servers_at_one_address_belong_to_no_worker_without_a_name(stage):

@@ -56,7 +56,8 @@ struct kvw_request_record {
 	struct kvw_slice client_certificate;
 	struct kvw_slice worker_url;     /* len 0: none was chosen */
 	uint32_t worker_id;              /* id of the worker; UINT32_MAX: none was chosen */
-	enum kvw_reason reason;          /* if a worker was chosen */
+	enum kvw_reason reason;          /* if a worker was chosen, like the next one */
+	enum kvw_knowledge knowledge;
 	/* The worker that prefilled the prompt for this request; len 0: none did. The number of
 	 * tokens is the one in its answer; 0: not known. */
 	struct kvw_slice prefiller_url;

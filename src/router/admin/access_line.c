@@ -29,9 +29,9 @@ enum {
 	ROOM_MODEL = 512,
 	ROOM_WORKER = 384,
 	ROOM_GROUP = 80,
-	/* Room for keys and numbers: 32 fields of at most 28 + 20 bytes, three of at most 32 + 20,
+	/* Room for keys and numbers: 33 fields of at most 28 + 20 bytes, four of at most 32 + 20,
 	 * three that end in words. */
-	ROOM_REST = 1800,
+	ROOM_REST = 1900,
 };
 
 static_assert(ROOM_REQUEST_ID + ROOM_CLIENT + ROOM_KEY + ROOM_TENANT + ROOM_CERTIFICATE +
@@ -100,6 +100,18 @@ static char *put_time(struct kvw_access_clock *clock, char *at, int64_t wall_ns)
 	return at;
 }
 
+static char *put_knowledge(char *at, enum kvw_knowledge knowledge)
+{
+	const struct kvw_knowledge_text *text = kvw_knowledge_text(knowledge);
+
+	if (text == NULL)
+		return at;
+	at = PUT(at, ",\"knowledge\":\"");
+	at = put_name(at, text->name);
+	*at++ = '"';
+	return at;
+}
+
 /* Writes the fields of a forwarded request only: worker, reason, times and tokens. */
 static char *put_forwarded(char *at, const struct kvw_request_record *r)
 {
@@ -107,7 +119,9 @@ static char *put_forwarded(char *at, const struct kvw_request_record *r)
 	at = put_string(at, ROOM_WORKER, r->worker_url);
 	at = PUT(at, ",\"reason\":\"");
 	at = put_name(at, kvw_reason_name(r->reason));
-	at = PUT(at, "\",\"added_us\":");
+	*at++ = '"';
+	at = put_knowledge(at, r->knowledge);
+	at = PUT(at, ",\"added_us\":");
 	at = put_u64(at, r->added_ns < 0 ? 0 : (uint64_t)r->added_ns / 1000);
 	if (r->prefiller_url.len > 0) {
 		at = PUT(at, ",\"prefiller\":\"");

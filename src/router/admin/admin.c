@@ -49,6 +49,7 @@
 #include "server/listen.h"
 #include "server/sockets.h"
 #include "tls/tls.h"
+#include "http/target.h"
 
 /* A body of /explain up to this much above the limit is refused with a text of its own; a larger
  * one is refused by the server. Bodies of GET and HEAD are read and ignored. */
@@ -215,7 +216,7 @@ static void on_request(struct kvw_conn *conn, void *arg)
 {
 	struct kvw_admin *admin = arg;
 	const struct kvw_head *head = &conn->clients->head;
-	struct kvw_slice path = kvw_admin_http_path(head);
+	struct kvw_slice path = kvw_target_path(head);
 	struct kvw_local_answer answer;
 	enum kvw_err err;
 

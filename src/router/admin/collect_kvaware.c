@@ -63,6 +63,42 @@ void kvw_collect_inexact(struct kvw_collect *collect)
 	}
 }
 
+void kvw_collect_knowledge(struct kvw_collect *collect)
+{
+	for (size_t i = 0; i < KVW_KNOWLEDGE_COUNT; i++) {
+		const struct kvw_knowledge_text *text = kvw_knowledge_text((enum kvw_knowledge)i);
+		struct kvw_label labels[2] = {{"degree", {NULL, 0}}, {"reason", {NULL, 0}}};
+
+		if (collect->metrics->sources.tokens == NULL || text == NULL)
+			continue;
+		labels[0].value = kvw_slice_of(text->degree);
+		labels[1].value = kvw_slice_of(text->reason);
+		kvw_sample_u64(&collect->out, labels, 2,
+			kvw_shards_sum(collect->metrics,
+				offsetof(struct kvw_metrics_shard, knowledges) +
+					i * sizeof(_Atomic uint64_t)));
+	}
+}
+
+void kvw_collect_worker_knowledge(struct kvw_collect *collect)
+{
+	struct kvw_feed *feed = collect->metrics->sources.feed;
+	const struct kvw_fleet *fleet = collect->metrics->fleet;
+
+	for (size_t i = 0; feed != NULL && i < fleet->count; i++) {
+		const struct kvw_worker *worker = kvw_metrics_worker(collect->metrics, i);
+		enum kvw_knowledge knowledge;
+
+		if (worker == NULL)
+			continue;
+		knowledge = kvw_feed_knowledge(feed, worker->id);
+		kvw_sample_named(&collect->out, "worker", worker->url,
+			knowledge == KVW_KNOWS_ALL          ? 2
+			: knowledge == KVW_KNOWS_NO_REPORTS ? 0
+							    : 1);
+	}
+}
+
 void kvw_collect_wait(struct kvw_collect *collect)
 {
 	struct kvw_histogram_sum sum = {0};

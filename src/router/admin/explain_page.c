@@ -163,6 +163,27 @@ static void put_coverage(
 	kvw_page_string(text, "}");
 }
 
+/* Writes a text, or null. */
+static void put_text_or_null(struct kvw_page *text, const char *name, const char *value)
+{
+	if (value != NULL) {
+		put_text(text, name, kvw_slice_of(value));
+		return;
+	}
+	put_key(text, name);
+	kvw_page_string(text, "null");
+}
+
+/* Writes how much was known of workers' caches; null: the decision did not use it. */
+static void put_knowledge(enum kvw_knowledge knowledge, bool why, struct kvw_page *text)
+{
+	const struct kvw_knowledge_text *words = kvw_knowledge_text(knowledge);
+
+	put_text_or_null(text, "knowledge", words == NULL ? NULL : words->name);
+	if (why)
+		put_text_or_null(text, "knowledge_why", words == NULL ? NULL : words->why);
+}
+
 static bool in_other_group(const struct kvw_explanation *e, const struct kvw_worker *worker)
 {
 	return e->group != NULL && !kvw_group_has(e->group, worker->group_key, worker->url_key);
@@ -186,8 +207,10 @@ static void put_worker(const struct kvw_explanation *e, const struct kvw_worker 
 							 : "other_model"));
 	if (cost != NULL)
 		put_cost(text, candidate, cost, e->now_ns);
-	if (cost != NULL && e->tokens != NULL)
+	if (cost != NULL && e->tokens != NULL) {
 		put_bool(text, "exact", cost->exact);
+		put_knowledge(cost->knowledge, false, text);
+	}
 	if (e->feed != NULL)
 		put_coverage(e, worker, text);
 	kvw_page_string(text, "}");
@@ -326,6 +349,7 @@ static void print(const struct kvw_explanation *e, struct kvw_page *text)
 	put_text(text, "worker", kvw_slice_of(chosen == NULL ? NULL : chosen->url));
 	put_text(text, "reason", kvw_slice_of(kvw_reason_name(decision->reason)));
 	put_text(text, "why", kvw_slice_of(kvw_reason_why(decision->reason)));
+	put_knowledge(decision->knowledge, true, text);
 	if (e->admission.verdict != NULL)
 		put_admission(e, text);
 	if (!e->cold)

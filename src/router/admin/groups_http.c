@@ -15,6 +15,7 @@
 
 #include "admin/groups_patch.h"
 #include "admin/http.h"
+#include "http/target.h"
 
 static json_t *text_json(const char *text)
 {
@@ -89,7 +90,7 @@ bool kvw_groups_http(const struct kvw_fleet *fleet, struct kvw_conn *conn)
 	static const char *const none[] = {NULL};
 	const struct kvw_head *head = &conn->clients->head;
 
-	if (!kvw_slice_equal(kvw_admin_http_path(head), KVW_SLICE("/groups")))
+	if (!kvw_slice_equal(kvw_target_path(head), KVW_SLICE("/groups")))
 		return false;
 	if (!kvw_admin_http_method(conn, "GET, HEAD, PATCH") ||
 		!kvw_admin_http_query_is(conn, head, none))

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 
 #include "base/log.h"
-#include "http/chars.h"
+#include "http/target.h"
 #include "tls/tls.h"
 
 #define TIME_NS (30 * KVW_NS_PER_S) /* each limit of time */
@@ -39,73 +39,33 @@ static size_t strcspn_in(const char *at, const char *end, const char *stops)
 
 /* --- the query -------------------------------------------------------------------------------- */
 
-struct kvw_slice kvw_admin_http_path(const struct kvw_head *head)
-{
-	const char *mark = memchr(head->target.data, '?', head->target.len);
-
-	return (struct kvw_slice){head->target.data,
-		mark == NULL ? head->target.len : (size_t)(mark - head->target.data)};
-}
-
 char *kvw_admin_http_decode(struct kvw_slice coded, bool plus)
 {
-	const char *from = coded.data;
-	size_t len = coded.len;
-	char *text = malloc(len + 1), *to = text;
+	char *text = malloc(coded.len + 1);
+	size_t len;
 
-	for (size_t i = 0; text != NULL && i < len; i++) {
-		if (from[i] != '%') {
-			*to++ = plus && from[i] == '+' ? ' ' : from[i];
-		} else if (len - i < 3 || !kvw_char_is(from[i + 1], KVW_CHAR_HEX) ||
-			   !kvw_char_is(from[i + 2], KVW_CHAR_HEX) ||
-			   (from[i + 1] == '0' && from[i + 2] == '0')) {
-			free(text);
-			return NULL;
-		} else {
-			*to++ = (char)(kvw_char_hex(from[i + 1]) << 4 | kvw_char_hex(from[i + 2]));
-			i += 2;
-		}
-	}
-	if (text != NULL)
-		*to = '\0';
-	return text;
+	if (text != NULL && kvw_target_decode(coded, plus, text, coded.len + 1, &len))
+		return text;
+	free(text);
+	return NULL;
 }
 
 bool kvw_admin_http_parameter(const struct kvw_head *head, const char *name, char **value)
 {
-	struct kvw_slice wanted = kvw_slice_of(name), path = kvw_admin_http_path(head);
-	const char *at = path.data + path.len + 1, *end = head->target.data + head->target.len;
-	char *found = NULL;
+	struct kvw_slice coded;
 
 	*value = NULL;
-	while (at < end) {
-		const char *stop = memchr(at, '&', (size_t)(end - at));
-		const char *sign;
-
-		stop = stop == NULL ? end : stop;
-		sign = memchr(at, '=', (size_t)(stop - at));
-		if (sign == NULL || sign == at)
-			goto unreadable;
-		if (found == NULL &&
-			kvw_slice_equal(wanted, (struct kvw_slice){at, (size_t)(sign - at)})) {
-			found = kvw_admin_http_decode(
-				(struct kvw_slice){sign + 1, (size_t)(stop - sign - 1)}, true);
-			if (found == NULL)
-				goto unreadable;
-		}
-		at = stop + 1;
-	}
-	*value = found;
-	return true;
-unreadable:
-	free(found);
-	return false;
+	if (!kvw_target_query(head, name, &coded))
+		return false;
+	if (coded.data != NULL)
+		*value = kvw_admin_http_decode(coded, true);
+	return coded.data == NULL || *value != NULL;
 }
 
 bool kvw_admin_http_query_is(
 	struct kvw_conn *conn, const struct kvw_head *head, const char *const *names)
 {
-	struct kvw_slice path = kvw_admin_http_path(head);
+	struct kvw_slice path = kvw_target_path(head);
 	const char *at = path.data + path.len + 1, *end = head->target.data + head->target.len;
 	char message[256];
 

@@ -67,8 +67,6 @@ struct kvw_server_loop *kvw_admin_http_loop(struct kvw_admin_http *http);
 void kvw_admin_http_error(
 	struct kvw_conn *conn, int status, const char *extra, const char *message);
 
-/* Returns the target without its query. */
-struct kvw_slice kvw_admin_http_path(const struct kvw_head *head);
 /* Sets *value to the query's first parameter of that name, decoded, which the caller frees; NULL:
  * there is none. False: the query cannot be read. */
 bool kvw_admin_http_parameter(

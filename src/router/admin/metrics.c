@@ -343,6 +343,7 @@ static void record_forwarded(
 	kvw_bump(&worker->finished, 1);
 	kvw_bump(&worker->latency_ns, record->total_ns < 0 ? 0 : (uint64_t)record->total_ns);
 	kvw_bump(&shard->reasons[record->reason], 1);
+	kvw_bump(&shard->knowledges[record->knowledge], 1);
 	kvw_histogram_observe(&route->total, &bounds->token, record->total_ns);
 	kvw_histogram_observe(&route->added, &bounds->added, record->added_ns);
 	if (record->stream && record->first_token_ns > 0)

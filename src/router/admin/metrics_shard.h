@@ -181,6 +181,7 @@ struct kvw_metrics_shard {
 	_Atomic int64_t gauges[KVW_GAUGE_COUNT];
 	_Atomic uint64_t tallies[KVW_TALLY_COUNT];
 	_Atomic uint64_t reasons[KVW_REASON_COUNT];
+	_Atomic uint64_t knowledges[KVW_KNOWLEDGE_COUNT];
 	_Atomic uint64_t incoming[KVW_MODEL_SLOTS];
 	_Atomic uint64_t inexact[KVW_INEXACT_COUNT];
 	_Atomic uint64_t kept[KVW_CLASS_NAMES + 1][KVW_KEPT_COUNT];

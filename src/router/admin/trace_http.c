@@ -19,6 +19,7 @@
 #include "admin/trace_page.h"
 #include "base/clock.h"
 #include "trace/trace.h"
+#include "http/target.h"
 
 #define LAST_DEFAULT 1000
 #define LAST_MOST    10000
@@ -323,7 +324,7 @@ bool kvw_trace_http(
 {
 	struct question q = {0};
 
-	if (!kvw_slice_equal(kvw_admin_http_path(&conn->clients->head), KVW_SLICE("/trace")))
+	if (!kvw_slice_equal(kvw_target_path(&conn->clients->head), KVW_SLICE("/trace")))
 		return false;
 	if (!kvw_admin_http_method(conn, "GET, HEAD") || !take_question(conn, &q))
 		goto out;

@@ -93,6 +93,8 @@ static const char *text_key(enum kvw_trace_kind kind)
 {
 	if (kind == KVW_TRACE_STEP || kind == KVW_TRACE_WAIT)
 		return "name";
+	if (kind == KVW_TRACE_ATTEMPT)
+		return "knowledge";
 	return kind == KVW_TRACE_ANSWER ? "message" : "why";
 }
 

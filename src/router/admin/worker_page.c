@@ -89,6 +89,7 @@ static void put_reports(
 	json_t *object, const struct kvw_feed *feed, const struct kvw_worker *worker)
 {
 	json_t *reports = json_object();
+	enum kvw_knowledge knowledge;
 	char name[KVW_CE_INSTANCE_MOST + 1];
 
 	for (int reporter = 0; feed != NULL && reporter < KVW_REPORTER_COUNT; reporter++) {
@@ -110,6 +111,9 @@ static void put_reports(
 			reports, kvw_reporter_name((enum kvw_reporter)reporter), report);
 	}
 	json_object_set_new(object, "cache_told_by", reports);
+	knowledge = feed == NULL ? KVW_KNOWS_NOT_ASKED : kvw_feed_knowledge(feed, worker->id);
+	json_object_set_new(object, "knowledge",
+		feed == NULL ? json_null() : json_string(kvw_knowledge_text(knowledge)->name));
 }
 
 /* Writes the numbers that the worker's entry in the configuration has, such as its weight. */

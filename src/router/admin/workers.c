@@ -16,6 +16,7 @@
 #include "admin/worker_page.h"
 #include "base/clock.h"
 #include "settings/types.h"
+#include "http/target.h"
 
 #define WAIT_MOST_MS (INT64_C(3600) * 1000)
 #define PATH         "/workers"
@@ -428,7 +429,7 @@ static void on_id(const struct visit *visit, struct kvw_slice coded, struct kvw_
 bool kvw_workers_http(const struct kvw_workers_desk *desk, struct kvw_conn *conn)
 {
 	const struct visit visit = {desk, conn, &conn->clients->head};
-	struct kvw_slice path = kvw_admin_http_path(visit.head), id, verb;
+	struct kvw_slice path = kvw_target_path(visit.head), id, verb;
 	const size_t own = sizeof(PATH) - 1;
 	const char *slash;
 

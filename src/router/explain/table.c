@@ -278,6 +278,13 @@ static void put_decision(FILE *out, const json_t *root)
 	if (fragments > 0)
 		fprintf(out, ", %.0f of them in fragments", fragments);
 	fputs(".\n", out);
+	if (*text_of(root, "knowledge") != '\0') {
+		fputs("Knowledge: ", out);
+		put_text(out, text_of(root, "knowledge"));
+		fputs(": ", out);
+		put_text(out, text_of(root, "knowledge_why"));
+		fputs(".\n", out);
+	}
 }
 
 enum kvw_err kvw_explain_table_print(struct kvw_slice json, FILE *out)

@@ -28,6 +28,7 @@
 #include "base/clock.h"
 #include "feeds/lag.h"
 #include "base/log.h"
+#include "routing/exact.h"
 #include "state/memory.h"
 
 #define TICK_NS      (100 * KVW_NS_PER_MS)
@@ -203,6 +204,11 @@ enum kvw_err kvw_feed_worker_status(struct kvw_feed *feed, uint32_t worker,
 	pthread_mutex_unlock(&feed->status_lock);
 	out->coverage = kvw_exact_coverage(feed->deps.exact, worker, reporter);
 	return KVW_OK;
+}
+
+enum kvw_knowledge kvw_feed_knowledge(const struct kvw_feed *feed, uint32_t worker)
+{
+	return kvw_exact_knowledge(feed->deps.exact, worker);
 }
 
 void kvw_feed_stats(struct kvw_feed *feed, struct kvw_feed_stats *out)

@@ -20,11 +20,13 @@
 #include "server/sockets.h"
 #include "kvway/exact.h"
 #include "kvway/keep.h"
+#include "kvway/route.h"
 
 #define KVW_FEED_BURST   64
 #define KVW_FEED_POSTS   1024 /* limit of waiting calls from kvw_feed_post */
 #define KVW_FEED_MODULES 4
 
+struct kvw_duty; /* base/duty.h */
 struct kvw_feed;
 
 /* A protocol in which workers report their caches. Static. */
@@ -71,6 +73,8 @@ struct kvw_feed_deps {
 	struct kvw_sockets *sockets;
 	/* Engines may connect only after kvw_feed_listen, since another process still listens. */
 	bool waits;
+	/* the task of LMCache's coordinator, on which replicas agree; NULL: this process alone */
+	struct kvw_duty *coordinating;
 	/* the modules, up to the first NULL */
 	const struct kvw_feed_module *modules[KVW_FEED_MODULES + 1];
 };
@@ -163,6 +167,9 @@ struct kvw_feed_status {
 /* Fills *out. KVW_ENOTFOUND: no such worker. */
 enum kvw_err kvw_feed_worker_status(struct kvw_feed *feed, uint32_t worker,
 	enum kvw_reporter reporter, struct kvw_feed_status *out) KVW_MUST_CHECK;
+
+/* Returns how much is known of an existing worker's cache by its own reports. */
+enum kvw_knowledge kvw_feed_knowledge(const struct kvw_feed *feed, uint32_t worker);
 
 /* --- for modules, on the feed's thread or in start --- */
 

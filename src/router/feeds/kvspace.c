@@ -71,8 +71,8 @@ static uint32_t add_root(
 	return (uint32_t)count;
 }
 
-/* Finds or adds the space with the reporter and block size of `added`, whose keys go by chain or by
- * position. */
+/* Finds or adds the space with the reporter and block size of `added`, whose keys go by chain, by
+ * position or by hash. */
 static enum kvw_err take_space(
 	struct kvw_kvspaces *spaces, const struct kvw_kvspace *added, uint32_t *space)
 {
@@ -84,6 +84,7 @@ static enum kvw_err take_space(
 	for (size_t i = 0; i < count; i++) {
 		if (spaces->items[i].reporter == added->reporter &&
 			spaces->items[i].by_position == added->by_position &&
+			spaces->items[i].by_hash == added->by_hash &&
 			spaces->items[i].block_tokens == block_tokens) {
 			*space = (uint32_t)i;
 			return KVW_OK;
@@ -116,6 +117,15 @@ enum kvw_err kvw_kvspaces_positions(
 	return take_space(spaces, &added, space);
 }
 
+enum kvw_err kvw_kvspaces_hashes(
+	struct kvw_kvspaces *spaces, uint32_t chunk_tokens, uint32_t *space)
+{
+	const struct kvw_kvspace added = {
+		.reporter = KVW_REPORTER_LMCACHE, .block_tokens = chunk_tokens, .by_hash = true};
+
+	return take_space(spaces, &added, space);
+}
+
 static bool equal_text(const char *a, const char *b)
 {
 	return a == b || (a != NULL && b != NULL && strcmp(a, b) == 0);
@@ -142,7 +152,7 @@ enum kvw_err kvw_kvspaces_lmcache(
 
 	for (size_t i = 0; i < count; i++) {
 		if (spaces->items[i].reporter == KVW_REPORTER_LMCACHE &&
-			!spaces->items[i].by_position &&
+			!spaces->items[i].by_position && !spaces->items[i].by_hash &&
 			equal_recipe(&spaces->items[i].recipe, recipe)) {
 			*space = (uint32_t)i;
 			return KVW_OK;
@@ -179,6 +189,14 @@ uint64_t kvw_kvspace_position_key(
 	return kvw_block_key(kvw_block_key(root, &nth, 1), tokens, count);
 }
 
+uint64_t kvw_kvspace_hash_key(uint64_t root, const uint8_t hash[KVW_BLAKE3_BYTES])
+{
+	uint32_t words[KVW_BLAKE3_BYTES / sizeof(uint32_t)];
+
+	memcpy(words, hash, sizeof(words));
+	return kvw_block_key(root, words, sizeof(words) / sizeof(words[0]));
+}
+
 /* Makes room for the keys that `tokens` tokens have in the first `count` spaces. */
 static enum kvw_err make_room(
 	struct kvw_kvchains *chains, const struct kvw_kvspaces *spaces, size_t count, size_t tokens)
@@ -199,13 +217,25 @@ static enum kvw_err make_room(
 	return KVW_OK;
 }
 
+static void fill_hashes(
+	uint64_t root, const uint32_t *tokens, size_t size, uint64_t *keys, size_t count)
+{
+	struct kvw_lmcache_chunks chunks;
+
+	kvw_lmcache_chunks_start(&chunks);
+	for (size_t i = 0; i < count; i++) {
+		kvw_lmcache_chunks_next(&chunks, tokens + i * size, size);
+		keys[i] = kvw_kvspace_hash_key(root, chunks.hash);
+	}
+}
+
 static enum kvw_err fill_one(const struct kvw_kvspaces *spaces, size_t number,
 	const struct kvw_kvprompt *prompt, uint64_t *keys, size_t cap, size_t *count)
 {
 	const struct kvw_kvspace *space = &spaces->items[number];
 	uint64_t state = spaces->roots[number];
 
-	if (space->reporter == KVW_REPORTER_LMCACHE && !space->by_position)
+	if (space->reporter == KVW_REPORTER_LMCACHE && !space->by_position && !space->by_hash)
 		return kvw_lmcache_hash(
 			&space->recipe, &state, prompt->tokens, prompt->count, keys, cap, count);
 	state = kvw_kvspace_engine_root(space->block_tokens, prompt->lora, prompt->cache_salt);
@@ -213,6 +243,11 @@ static enum kvw_err fill_one(const struct kvw_kvspaces *spaces, size_t number,
 		for (*count = 0; *count < cap; (*count)++)
 			keys[*count] = kvw_kvspace_position_key(state, (uint32_t)*count,
 				prompt->tokens + *count * space->block_tokens, space->block_tokens);
+		return KVW_OK;
+	}
+	if (space->by_hash) {
+		fill_hashes(state, prompt->tokens, space->block_tokens, keys, cap);
+		*count = cap;
 		return KVW_OK;
 	}
 	*count = kvw_block_keys(

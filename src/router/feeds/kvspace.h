@@ -13,6 +13,9 @@
  * chunk's key. A hit needs all chunks from the first on, so that a wrong hit is possible only at a
  * worker that holds parts of both prompts.
  *
+ * A fourth kind is by hash: where reports have no tokens, a key covers the chunk's hash. kvway
+ * computes the hashes of a prompt as LMCache's servers do (wire/lmcache_chunks.h).
+ *
  * Threads: the feed's thread alone adds. Everything else may be called from any thread; a space is
  * immutable once it is published.
  */
@@ -24,6 +27,7 @@
 #include "kvway/err.h"
 #include "kvway/exact.h"
 #include "kvway/slice.h"
+#include "wire/lmcache_chunks.h"
 #include "wire/lmcache_hash.h"
 
 #define KVW_KVSPACE_BLOCK_MAX      8192u /* largest block of an engine, in tokens */
@@ -35,7 +39,8 @@ struct kvw_kvspace {
 	enum kvw_reporter reporter;
 	uint32_t number; /* the number in the index, equal to the position in the table */
 	uint32_t block_tokens; /* tokens of an engine's block, or the recipe's chunk_size */
-	bool by_position; /* LMCache's chunks, with keys from kvw_kvspace_position_key */
+	bool by_position; /* LMCache's chunks, with keys from kvw_kvspace_position_key ... */
+	bool by_hash;     /* ... or from kvw_kvspace_hash_key */
 	struct kvw_lmcache_recipe recipe;  /* LMCache's recipe; its seed is owned by the table */
 };
 
@@ -61,6 +66,11 @@ enum kvw_err kvw_kvspaces_lmcache(struct kvw_kvspaces *spaces,
 enum kvw_err kvw_kvspaces_positions(
 	struct kvw_kvspaces *spaces, uint32_t chunk_tokens, uint32_t *space) KVW_MUST_CHECK;
 
+/* Finds the space of LMCache's chunks of this size by hash, or adds it. Errors are those of
+ * kvw_kvspaces_engine. */
+enum kvw_err kvw_kvspaces_hashes(
+	struct kvw_kvspaces *spaces, uint32_t chunk_tokens, uint32_t *space) KVW_MUST_CHECK;
+
 /* --- any thread --- */
 
 size_t kvw_kvspaces_count(const struct kvw_kvspaces *spaces);
@@ -76,6 +86,9 @@ uint64_t kvw_kvspace_engine_root(
  * kvw_kvspace_engine_root. */
 uint64_t kvw_kvspace_position_key(
 	uint64_t root, uint32_t nth, const uint32_t *tokens, uint32_t count);
+
+/* Returns the key of the chunk with this hash in a space by hash; root as above. */
+uint64_t kvw_kvspace_hash_key(uint64_t root, const uint8_t hash[KVW_BLAKE3_BYTES]);
 
 /* A prompt whose tokens are known. Borrowed during the call. */
 struct kvw_kvprompt {

@@ -69,6 +69,8 @@ bool kvw_sources_unmapped(const struct kvw_sources *sources)
 {
 	struct kvw_lmcache_stats stats;
 
+	if (sources->coordinator != NULL && kvw_coordinator_asks(sources->coordinator))
+		return true;
 	if (sources->lmcache == NULL)
 		return false;
 	kvw_lmcache_stats(sources->lmcache, &stats);
@@ -177,7 +179,7 @@ static uint32_t slack_of(const struct kvw_sources *sources, const struct kvw_wor
 		i++) {
 		const struct kvw_kvspace *space = kvw_kvspaces_get(sources->spaces, i);
 
-		if (space->by_position && space->block_tokens > chunk)
+		if ((space->by_position || space->by_hash) && space->block_tokens > chunk)
 			chunk = space->block_tokens;
 	}
 	if (block == 0)

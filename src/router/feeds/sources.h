@@ -60,8 +60,8 @@ void kvw_sources_forget(struct kvw_sources *sources, uint32_t worker);
 size_t kvw_sources_instance_of(
 	const struct kvw_feed *feed, uint32_t worker, char *name, size_t size);
 
-/* Returns whether any source may have reports whose worker is unknown, which routed prompts can
- * reveal. */
+/* Returns whether any source may have reports whose worker or whose names of chunks are unknown,
+ * which routed prompts can reveal. */
 bool kvw_sources_unmapped(const struct kvw_sources *sources);
 
 /* Records that the request goes to this worker. prompt NULL: its tokens are unknown. Writes the log

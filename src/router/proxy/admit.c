@@ -135,6 +135,7 @@ bool kvw_admit_judge(struct kvw_exchange *x, const struct kvw_candidates *set)
 	kvw_pd_price(x, set, &wish, loop->gates.costs);
 	x->admission.wish = wish.reason;
 	x->admission.wished = wish.worker_id;
+	x->admission.knowledge = wish.knowledge;
 	return kvw_gate_judge(x->admission.gate, &x->admission.entrant, set, loop->gates.costs,
 		&wish, loop->now_ns);
 }

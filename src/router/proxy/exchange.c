@@ -247,6 +247,7 @@ static void report_exchange(struct kvw_exchange *x, enum kvw_end end)
 			kvw_slice_of(x->attempt.worker == NULL ? NULL : x->attempt.worker->url),
 		.worker_id = x->attempt.worker == NULL ? UINT32_MAX : x->attempt.worker->id,
 		.reason = x->attempt.decision.reason,
+		.knowledge = x->attempt.decision.knowledge,
 		.attempts = x->tried.attempts,
 		.stale_retries = x->tried.fresh,
 		.request_bytes = x->upload.body.payload_bytes,

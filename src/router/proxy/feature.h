@@ -73,7 +73,8 @@ struct kvw_admitting {
 	bool entered;          /* the entrant's members that its caller fills are filled */
 	bool admitted;         /* the request may be sent to entrant.wait.worker */
 	enum kvw_reason wish;  /* the strategy's reason for its choice ... */
-	uint32_t wished;       /* ... and the chosen worker */
+	uint32_t wished;       /* ... the chosen worker ... */
+	enum kvw_knowledge knowledge; /* ... and what it knew of all workers */
 };
 
 /* The search for an object that one worker alone keeps (asked.h). */

@@ -173,6 +173,8 @@ static void answer_payload(void *arg, const char *data, size_t len)
 static struct kvw_slice decision_fields(const struct kvw_exchange *x, char *buf, size_t size)
 {
 	struct kvw_writer w = KVW_WRITER(buf, size);
+	const struct kvw_knowledge_text *knowledge =
+		kvw_knowledge_text(x->attempt.decision.knowledge);
 
 	if (!x->show_decision || !x->attempt.decided)
 		return (struct kvw_slice){NULL, 0};
@@ -187,6 +189,9 @@ static struct kvw_slice decision_fields(const struct kvw_exchange *x, char *buf,
 		kvw_write_u64(&w, x->attempt.decision.fragment_tokens);
 		kvw_write_literal(&w, "\r\n");
 	}
+	if (knowledge != NULL)
+		kvw_write_field(
+			&w, KVW_SLICE("x-kvway-knowledge"), kvw_slice_of(knowledge->name));
 	return (struct kvw_slice){buf, w.overflow ? 0 : w.len};
 }
 

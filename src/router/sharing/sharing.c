@@ -21,6 +21,7 @@
 #include "base/log.h"
 #include "rates/share.h"
 #include "redis/redis.h"
+#include "sharing/duty_round.h"
 #include "sharing/load_round.h"
 #include "sharing/usage_round.h"
 
@@ -56,6 +57,7 @@ struct kvw_sharing {
 	struct kvw_rate_table *table; /* NULL: limits are not shared */
 	struct kvw_load_round *load;  /* NULL: load is not shared */
 	struct kvw_usage_round *usage; /* NULL: usage is not shared here */
+	struct kvw_duty_round *duty;  /* NULL: nothing is agreed on */
 	int64_t interval_ns;
 	char prefix[PREFIX_MOST];
 	pthread_t thread;
@@ -200,6 +202,11 @@ static void step(struct kvw_sharing *sharing, int64_t until_ns)
 
 		until_ns = usage_ns < until_ns ? usage_ns : until_ns;
 	}
+	if (sharing->duty != NULL) {
+		int64_t duty_ns = kvw_duty_round_step(sharing->duty, sharing->redis, now_ns);
+
+		until_ns = duty_ns < until_ns ? duty_ns : until_ns;
+	}
 	(void)kvw_redis_step(sharing->redis, until_ns > now_ns ? until_ns - now_ns : 0, &next_ns);
 }
 
@@ -307,6 +314,12 @@ enum kvw_err kvw_sharing_create(
 	return KVW_OK;
 }
 
+enum kvw_err kvw_sharing_agree(struct kvw_sharing *sharing, const struct kvw_config *config,
+	const char *name, struct kvw_duty *duty)
+{
+	return kvw_duty_round_create(config, name, duty, &sharing->duty);
+}
+
 enum kvw_err kvw_sharing_start(struct kvw_sharing *sharing, struct kvw_rate_table *table,
 	struct kvw_fleet *fleet, struct kvw_admission *admission, struct kvw_ledger *ledger)
 {
@@ -334,6 +347,7 @@ void kvw_sharing_stop(struct kvw_sharing *sharing)
 	kvw_redis_destroy(sharing->redis); /* ends commands under way */
 	kvw_load_round_destroy(sharing->load);
 	kvw_usage_round_destroy(sharing->usage);
+	kvw_duty_round_destroy(sharing->duty);
 	free(sharing);
 }
 

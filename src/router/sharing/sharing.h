@@ -20,6 +20,7 @@
 #include "rates/table.h"
 
 struct kvw_admission;
+struct kvw_duty;
 struct kvw_fleet;
 struct kvw_ledger;
 struct kvw_sharing;
@@ -54,6 +55,10 @@ enum kvw_shared_part { KVW_SHARED_RATES = 1, KVW_SHARED_LOAD = 2, KVW_SHARED_USA
  * used; `errors` has the cause. KVW_ENOMEM. */
 enum kvw_err kvw_sharing_create(const struct kvw_config *config, unsigned parts, FILE *errors,
 	struct kvw_sharing **out) KVW_MUST_CHECK;
+/* Agrees on a task with the other replicas, if load is shared; before the start. name: static;
+ * duty: borrowed until kvw_sharing_stop. KVW_ENOMEM. */
+enum kvw_err kvw_sharing_agree(struct kvw_sharing *sharing, const struct kvw_config *config,
+	const char *name, struct kvw_duty *duty) KVW_MUST_CHECK;
 /* Starts the thread. All arguments are borrowed until kvw_sharing_stop; arguments that its parts do
  * not need may be NULL. */
 enum kvw_err kvw_sharing_start(struct kvw_sharing *sharing, struct kvw_rate_table *table,

@@ -104,6 +104,16 @@ static const char *why_of(const char *reason)
 	return NULL;
 }
 
+static void put_knowledge(const char *name, FILE *out)
+{
+	for (unsigned i = 0; i < KVW_KNOWLEDGE_COUNT; i++) {
+		const struct kvw_knowledge_text *text = kvw_knowledge_text((enum kvw_knowledge)i);
+
+		if (text != NULL && strcmp(text->name, name) == 0)
+			fprintf(out, "; knowledge %s, %s", text->name, text->why);
+	}
+}
+
 static void put_attempt(const json_t *note, FILE *out)
 {
 	const char *url = text_of(note, "worker"), *reason = text_of(note, "reason"),
@@ -118,6 +128,7 @@ static void put_attempt(const json_t *note, FILE *out)
 		fprintf(out, ", %s", why);
 	if (cached > 0)
 		fprintf(out, "; %.0f tokens of the prompt are predicted there", cached);
+	put_knowledge(text_of(note, "knowledge"), out);
 }
 
 /* Writes a note, except for its first word. */

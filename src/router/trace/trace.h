@@ -43,8 +43,9 @@ enum kvw_trace_kind {
 	KVW_TRACE_RESPONSE,    /* a state of the side that sends the response */
 	KVW_TRACE_STEP,        /* a decision of a step; code: the verdict; text: the step's name */
 	KVW_TRACE_WAIT, /* a wait; text: its cause; number: longest time in ms, 0: not known */
-	KVW_TRACE_ATTEMPT,     /* a worker is asked; code: enum kvw_reason; number: tokens predicted
-	                          in its cache; more: kvw_trace_worker */
+	/* a worker is asked; code: enum kvw_reason; number: tokens predicted in its cache; more:
+	 * kvw_trace_worker; text: what the decision knew (struct kvw_knowledge_text) */
+	KVW_TRACE_ATTEMPT,
 	KVW_TRACE_ATTEMPT_END, /* and no longer */
 	KVW_TRACE_FAILED,      /* the worker failed; code: enum kvw_retry; text: the cause */
 	/* the grade of the worker's answer; code: enum kvw_grade; text: the cause if it is bad */
@@ -159,11 +160,16 @@ static inline uint32_t kvw_trace_worker(uint32_t slot, uint32_t use)
 }
 
 static inline void kvw_trace_attempt(struct kvw_trace_way *way, int64_t now_ns, uint32_t slot,
-	uint32_t use, unsigned reason, uint64_t predicted)
+	uint32_t use, const struct kvw_decision *decision)
 {
-	if (way != NULL)
-		kvw_trace_put(way, now_ns, KVW_TRACE_ATTEMPT, reason, predicted,
-			kvw_trace_worker(slot, use), (struct kvw_slice){NULL, 0});
+	const struct kvw_knowledge_text *text;
+
+	if (way == NULL)
+		return;
+	text = kvw_knowledge_text(decision->knowledge);
+	kvw_trace_put(way, now_ns, KVW_TRACE_ATTEMPT, decision->reason,
+		kvw_decision_cached(decision), kvw_trace_worker(slot, use),
+		kvw_slice_of(text == NULL ? NULL : text->name));
 }
 
 static inline void kvw_trace_leg(struct kvw_trace_way *way, int64_t now_ns, uint32_t slot,

@@ -22,6 +22,7 @@ class Outcome:
         headers = {name.lower(): value for name, value in answer.headers}
         self.worker = headers["x-kvway-worker"]
         self.reason = headers["x-kvway-reason"]
+        self.knowledge = headers.get("x-kvway-knowledge")
         self.predicted = int(headers["x-kvway-predicted-cached-tokens"])
         self.usage = answer.json()["usage"]
         self.cached = self.usage["prompt_tokens_details"]["cached_tokens"]

@@ -92,6 +92,51 @@ static void carry_out_purges(struct scene *s)
 	(void)kvw_exact_tick(s->exact, 0, purged, KVW_MAX_WORKERS);
 }
 
+/* What a decision for the only worker that holds the prompt knew. */
+static const char *knowledge(struct scene *s)
+{
+	const struct kvw_knowledge_text *text;
+	struct kvw_cost costs[2];
+	struct kvw_decision told = explain(s, costs);
+	struct kvw_decision d = pick_at(s, 0);
+
+	ck_assert_int_eq(told.knowledge, d.knowledge);
+	text = kvw_knowledge_text(d.knowledge);
+	return text == NULL ? "" : text->name;
+}
+
+START_TEST(a_decision_says_how_much_it_knew)
+{
+	struct scene *s = scene_make(2);
+	struct kvw_cost costs[2];
+
+	ask(s, 1000, 100, 0);
+	ck_assert_str_eq(knowledge(s), "fallback/no_reports");
+	all_see(s, KVW_REPORTER_ENGINE, KVW_COVERAGE_BLIND);
+	ck_assert_str_eq(knowledge(s), "degraded/missed");
+	all_see(s, KVW_REPORTER_ENGINE, KVW_COVERAGE_FULL);
+	report_stored(s->exact, 1, engine(s), KVW_TIER_DEVICE, 0, 62);
+	ck_assert_str_eq(knowledge(s), "exact/all");
+	kvw_exact_set_coverage(s->exact, 0, KVW_REPORTER_ENGINE, KVW_COVERAGE_BLIND);
+	ck_assert_str_eq(knowledge(s), "degraded/others");
+	(void)explain(s, costs);
+	ck_assert_int_eq(costs[0].knowledge, KVW_KNOWS_MISSED);
+	ck_assert_int_eq(costs[1].knowledge, KVW_KNOWS_ALL);
+	s->fleet.items[0].usable = false;
+	ck_assert_str_eq(knowledge(s), "exact/all");
+	kvw_exact_set_coverage(s->exact, 1, KVW_REPORTER_LMCACHE, KVW_COVERAGE_BLIND);
+	ck_assert_str_eq(knowledge(s), "degraded/part");
+	s->request.exact_count = s->request.exact_tokens = 0;
+	s->request.inexact = KVW_INEXACT_TIMEOUT;
+	ck_assert_str_eq(knowledge(s), "degraded/no_tokens");
+	s->request.inexact = KVW_INEXACT_NO_CHOICE;
+	ck_assert_str_eq(knowledge(s), "fallback/no_choice");
+	s->request.inexact = KVW_INEXACT_NOT_WANTED;
+	ck_assert_str_eq(knowledge(s), "");
+	scene_free(s);
+}
+END_TEST
+
 START_TEST(a_worker_is_found_by_its_own_word)
 {
 	struct scene *s = scene_make(8);
@@ -565,6 +610,7 @@ int main(void)
 	TCase *tcase = tcase_create("kvaware");
 
 	tcase_add_test(tcase, a_worker_is_found_by_its_own_word);
+	tcase_add_test(tcase, a_decision_says_how_much_it_knew);
 	tcase_add_test(tcase, what_is_pushed_out_is_paid_for);
 	tcase_add_test(tcase, what_was_dropped_is_missed_though_it_was_sent);
 	tcase_add_test(tcase, the_last_token_is_never_reused);

@@ -31,7 +31,7 @@ static bool read_tier(const char *text, enum tier *tier)
 }
 
 /* The tier of the query, L2 if it has none. False: it is answered. */
-static bool query_tier(struct kvw_conn *conn, struct kvw_coordinator *coordinator, enum tier *tier)
+static bool query_tier(struct kvw_conn *conn, enum tier *tier)
 {
 	char text[8];
 
@@ -39,27 +39,24 @@ static bool query_tier(struct kvw_conn *conn, struct kvw_coordinator *coordinato
 	if (kvw_cr_parameter(&conn->clients->head, "tier", text, sizeof(text)) &&
 		(text[0] == '\0' || read_tier(text, tier)))
 		return true;
-	kvw_cr_refuse_value(
-		conn, coordinator, "query", "tier", "Input should be 'l1', 'l2' or 'all'");
+	kvw_cr_refuse_value(conn, "query", "tier", "Input should be 'l1', 'l2' or 'all'");
 	return false;
 }
 
 /* The same of a body. */
-static bool body_tier(struct kvw_conn *conn, struct kvw_coordinator *coordinator,
-	const json_t *object, enum tier *tier)
+static bool body_tier(struct kvw_conn *conn, const json_t *object, enum tier *tier)
 {
 	const json_t *member = json_object_get(object, "tier");
 
 	if (member == NULL ||
 		(json_is_string(member) && read_tier(json_string_value(member), tier)))
 		return true;
-	kvw_cr_refuse_value(
-		conn, coordinator, "body", "tier", "Input should be 'l1', 'l2' or 'all'");
+	kvw_cr_refuse_value(conn, "body", "tier", "Input should be 'l1', 'l2' or 'all'");
 	return false;
 }
 
 /* Only L2 has quotas. False: it is answered. */
-static bool has_quotas(struct kvw_conn *conn, struct kvw_coordinator *coordinator, enum tier tier)
+static bool has_quotas(struct kvw_conn *conn, enum tier tier)
 {
 	char message[64];
 
@@ -67,24 +64,23 @@ static bool has_quotas(struct kvw_conn *conn, struct kvw_coordinator *coordinato
 		return true;
 	(void)snprintf(message, sizeof(message), "quotas apply to tier 'l2' only, not '%s'",
 		tier_names[tier]);
-	kvw_coordinator_error(conn, coordinator, 400, "", message);
+	kvw_coordinator_error(conn, 400, "", message);
 	return false;
 }
 
-static bool has_usage(struct kvw_conn *conn, struct kvw_coordinator *coordinator, enum tier tier)
+static bool has_usage(struct kvw_conn *conn, enum tier tier)
 {
 	if (tier != TIER_ALL)
 		return true;
-	kvw_coordinator_error(
-		conn, coordinator, 400, "", "tier 'all' has no usage accounting; only 'l1', 'l2'");
+	kvw_coordinator_error(conn, 400, "", "tier 'all' has no usage accounting; only 'l1', 'l2'");
 	return false;
 }
 
 /* --- quotas ----------------------------------------------------------------------------------- */
 
 /* Reads a size in GiB; null: *given is false. False: it is answered. */
-static bool size_member(struct kvw_conn *conn, struct kvw_coordinator *coordinator,
-	const json_t *object, const char *name, bool may_lack, double *size, bool *given)
+static bool size_member(struct kvw_conn *conn, const json_t *object, const char *name,
+	bool may_lack, double *size, bool *given)
 {
 	const json_t *member = json_object_get(object, name);
 
@@ -93,7 +89,7 @@ static bool size_member(struct kvw_conn *conn, struct kvw_coordinator *coordinat
 	if ((*given && *size >= 0 && *size <= GIB_MOST) ||
 		(may_lack && (member == NULL || json_is_null(member))))
 		return true;
-	kvw_cr_refuse_value(conn, coordinator, "body", name,
+	kvw_cr_refuse_value(conn, "body", name,
 		member == NULL ? "Field required" : "Input should be a number from 0 to 1e9");
 	return false;
 }
@@ -102,28 +98,22 @@ static void answer_config(struct kvw_conn *conn, bool given, double size)
 {
 	struct kvw_page page = {0};
 
-	kvw_page_string(&page, "{\"default_limit_gb\":");
-	if (given)
-		kvw_cd_page_fraction(&page, size);
-	else
-		kvw_page_string(&page, "null");
-	kvw_page_string(&page, "}");
+	kvw_cd_put(&page, given ? "{'default_limit_gb':%f}" : "{'default_limit_gb':null}", size);
 	kvw_cr_answer_take(conn, 200, &page);
 }
 
-static void put_config(struct kvw_conn *conn, struct kvw_coordinator *coordinator)
+static void put_config(struct kvw_conn *conn)
 {
-	json_t *object = kvw_cr_body(conn, coordinator, KVW_CR_SMALL_MOST);
-	struct kvw_cd_salts *salts = &coordinator->cd->salts;
+	json_t *object = kvw_cr_body(conn, KVW_CR_SMALL_MOST);
+	struct kvw_cd_salts *salts = &kvw_cr_of(conn)->cd->salts;
 	enum tier tier = TIER_L2;
 	double size;
 	bool given;
 
 	if (object == NULL)
 		return;
-	if (size_member(conn, coordinator, object, "default_limit_gb", true, &size, &given) &&
-		body_tier(conn, coordinator, object, &tier) &&
-		has_quotas(conn, coordinator, tier)) {
+	if (size_member(conn, object, "default_limit_gb", true, &size, &given) &&
+		body_tier(conn, object, &tier) && has_quotas(conn, tier)) {
 		salts->has_default = given;
 		salts->default_limit = given ? (uint64_t)(size * GIB) : 0;
 		answer_config(conn, given, size);
@@ -131,12 +121,12 @@ static void put_config(struct kvw_conn *conn, struct kvw_coordinator *coordinato
 	json_decref(object);
 }
 
-static void get_config(struct kvw_conn *conn, struct kvw_coordinator *coordinator)
+static void get_config(struct kvw_conn *conn)
 {
-	const struct kvw_cd_salts *salts = &coordinator->cd->salts;
+	const struct kvw_cd_salts *salts = &kvw_cr_of(conn)->cd->salts;
 	enum tier tier;
 
-	if (query_tier(conn, coordinator, &tier) && has_quotas(conn, coordinator, tier))
+	if (query_tier(conn, &tier) && has_quotas(conn, tier))
 		answer_config(conn, salts->has_default, (double)salts->default_limit / GIB);
 }
 
@@ -145,94 +135,83 @@ static void answer_quota(
 {
 	struct kvw_page page = {0};
 
-	kvw_page_string(&page, "{\"cache_salt\":");
-	kvw_page_json(&page, salt);
-	kvw_page_string(&page, ",\"limit_gb\":");
-	kvw_cd_page_fraction(&page, size);
-	kvw_page_string(&page, ",\"status\":");
-	kvw_page_json(&page, kvw_slice_of(status));
-	kvw_page_string(&page, "}");
+	kvw_cd_put(&page, "{'cache_salt':%S,'limit_gb':%f,'status':%s}", salt, size, status);
 	kvw_cr_answer_take(conn, 200, &page);
 }
 
-static void put_quota(
-	struct kvw_conn *conn, struct kvw_coordinator *coordinator, struct kvw_slice salt)
+static void put_quota(struct kvw_conn *conn, struct kvw_slice salt)
 {
-	json_t *object = kvw_cr_body(conn, coordinator, KVW_CR_SMALL_MOST);
+	json_t *object = kvw_cr_body(conn, KVW_CR_SMALL_MOST);
 	enum tier tier = TIER_L2;
 	double size;
 	bool given;
 
 	if (object == NULL)
 		return;
-	if (size_member(conn, coordinator, object, "limit_gb", false, &size, &given) &&
-		body_tier(conn, coordinator, object, &tier) &&
-		has_quotas(conn, coordinator, tier)) {
-		if (kvw_cd_set_quota(coordinator->cd, salt, (uint64_t)(size * GIB)) == KVW_OK)
+	if (size_member(conn, object, "limit_gb", false, &size, &given) &&
+		body_tier(conn, object, &tier) && has_quotas(conn, tier)) {
+		if (kvw_cd_set_quota(kvw_cr_of(conn)->cd, salt, (uint64_t)(size * GIB)) == KVW_OK)
 			answer_quota(conn, salt, size, "ok");
 		else
-			kvw_coordinator_error(conn, coordinator, 503, "Retry-After: 10\r\n",
-				"no room for another cache salt");
+			kvw_coordinator_error(
+				conn, 503, "Retry-After: 10\r\n", "no room for another cache salt");
 	}
 	json_decref(object);
 }
 
-static void delete_quota(
-	struct kvw_conn *conn, struct kvw_coordinator *coordinator, struct kvw_slice salt)
+static void delete_quota(struct kvw_conn *conn, struct kvw_slice salt)
 {
 	enum tier tier;
 
-	if (query_tier(conn, coordinator, &tier) && has_quotas(conn, coordinator, tier))
+	if (query_tier(conn, &tier) && has_quotas(conn, tier))
 		answer_quota(conn, salt, 0,
-			kvw_cd_drop_quota(coordinator->cd, salt) ? "removed" : "not_found");
+			kvw_cd_drop_quota(kvw_cr_of(conn)->cd, salt) ? "removed" : "not_found");
 }
 
 /* salt NULL: all. */
-static void get_quota(
-	struct kvw_conn *conn, struct kvw_coordinator *coordinator, const struct kvw_slice *salt)
+static void get_quota(struct kvw_conn *conn, const struct kvw_slice *salt)
 {
 	struct kvw_page page = {0};
 	enum tier tier;
 	enum kvw_ce_tier of;
 
-	if (!query_tier(conn, coordinator, &tier) || !has_usage(conn, coordinator, tier))
+	if (!query_tier(conn, &tier) || !has_usage(conn, tier))
 		return;
 	of = tier == TIER_L1 ? KVW_CE_L1 : KVW_CE_L2;
 	if (salt == NULL)
-		kvw_cd_page_quotas(&page, coordinator->cd, of);
+		kvw_cd_page_quotas(&page, kvw_cr_of(conn)->cd, of);
 	else
-		kvw_cd_page_quota(&page, coordinator->cd, *salt, of);
+		kvw_cd_page_quota(&page, kvw_cr_of(conn)->cd, *salt, of);
 	kvw_cr_answer_take(conn, 200, &page);
 }
 
 /* /quota/config and /quota/SALT; the empty salt is written _default. */
-static void one_quota(
-	struct kvw_conn *conn, struct kvw_coordinator *coordinator, struct kvw_slice rest)
+static void one_quota(struct kvw_conn *conn, struct kvw_slice rest)
 {
 	bool config = kvw_slice_equal(rest, KVW_SLICE("config"));
 	char text[KVW_CE_SALT_MOST + 1];
 	struct kvw_slice salt = {text, 0};
 
-	if (!kvw_cr_decode(rest, false, text, sizeof(text), &salt.len) || salt.len == 0 ||
+	if (!kvw_target_decode(rest, false, text, sizeof(text), &salt.len) || salt.len == 0 ||
 		strchr(text, '/') != NULL) {
-		kvw_coordinator_error(conn, coordinator, 404, "", "Not Found");
+		kvw_coordinator_error(conn, 404, "", "Not Found");
 		return;
 	}
-	if (!kvw_cr_only_method(conn, coordinator, "GET, PUT, DELETE"))
+	if (!kvw_cr_only_method(conn, "GET, PUT, DELETE"))
 		return;
 	if (kvw_slice_equal(salt, KVW_SLICE("_default")))
 		salt.len = 0;
 	if (kvw_cr_is_method(conn, "PUT")) {
 		if (config)
-			put_config(conn, coordinator);
+			put_config(conn);
 		else
-			put_quota(conn, coordinator, salt);
+			put_quota(conn, salt);
 	} else if (kvw_cr_is_method(conn, "DELETE")) {
-		delete_quota(conn, coordinator, salt);
+		delete_quota(conn, salt);
 	} else if (config) {
-		get_config(conn, coordinator);
+		get_config(conn);
 	} else {
-		get_quota(conn, coordinator, &salt);
+		get_quota(conn, &salt);
 	}
 }
 
@@ -255,41 +234,38 @@ static bool drop_pins(void *ctx, const struct kvw_ce_key *key)
 	return true;
 }
 
-static void change_pins(struct kvw_conn *conn, struct kvw_coordinator *coordinator, bool pin)
+static void change_pins(struct kvw_conn *conn, bool pin)
 {
-	json_t *object = kvw_cr_body(conn, coordinator, KVW_CR_TOKENS_MOST);
-	struct kvw_cd *cd = coordinator->cd;
+	json_t *object = kvw_cr_body(conn, KVW_CR_TOKENS_MOST);
+	struct kvw_cd *cd = kvw_cr_of(conn)->cd;
 	struct kvw_cr_tokens tokens;
 	struct kvw_page page = {0};
 
 	if (object == NULL)
 		return;
-	if (!kvw_cr_read_tokens(conn, coordinator, object, true, &tokens)) {
+	if (!kvw_cr_read_tokens(conn, object, true, &tokens)) {
 		json_decref(object);
 		return;
 	}
 	if (tokens.chunks * tokens.world > KVW_CD_PINS) {
-		kvw_coordinator_error(conn, coordinator, 400, "",
+		kvw_coordinator_error(conn, 400, "",
 			"these tokens have more than 262144 keys, the most that can be pinned");
 		json_decref(object);
 		return;
 	}
 	if (pin && cd->pins.count + tokens.chunks * tokens.world > KVW_CD_PINS) {
-		kvw_coordinator_error(conn, coordinator, 503, "", "no room for so many pins");
+		kvw_coordinator_error(conn, 503, "", "no room for so many pins");
 		json_decref(object);
 		return;
 	}
-	kvw_cr_each_key(coordinator, &tokens, false, pin ? pin_key : unpin_key, cd);
+	kvw_cr_each_key(kvw_cr_of(conn), &tokens, false, pin ? pin_key : unpin_key, cd);
 	json_decref(object);
-	kvw_page_string(&page, "{\"requested\":");
-	kvw_page_u64(&page, tokens.chunks);
-	kvw_page_string(&page, ",\"affected\":");
-	kvw_page_u64(&page, tokens.chunks * tokens.world);
-	kvw_page_string(&page, pin ? ",\"status\":\"pinned\"}" : ",\"status\":\"unpinned\"}");
+	kvw_cd_put(&page, "{'requested':%u,'affected':%u,'status':%s}", (uint64_t)tokens.chunks,
+		(uint64_t)tokens.chunks * tokens.world, pin ? "pinned" : "unpinned");
 	kvw_cr_answer_take(conn, 200, &page);
 }
 
-static void list_pins(struct kvw_conn *conn, struct kvw_coordinator *coordinator)
+static void list_pins(struct kvw_conn *conn)
 {
 	char salt[KVW_CE_SALT_MOST + 1], model[KVW_CE_MODEL_MOST + 1];
 	struct kvw_cd_pin_filter filter = {.limit = 1000};
@@ -297,26 +273,26 @@ static void list_pins(struct kvw_conn *conn, struct kvw_coordinator *coordinator
 
 	if (!kvw_cr_parameter(&conn->clients->head, "cache_salt", salt, sizeof(salt)) ||
 		!kvw_cr_parameter(&conn->clients->head, "model_name", model, sizeof(model))) {
-		kvw_cr_refuse_value(conn, coordinator, "query", NULL, "the query cannot be read");
+		kvw_cr_refuse_value(conn, "query", NULL, "the query cannot be read");
 		return;
 	}
-	if (!kvw_cr_number(conn, coordinator, "offset", 0, INT64_MAX, &filter.offset) ||
-		!kvw_cr_number(conn, coordinator, "limit", 1, 10000, &filter.limit))
+	if (!kvw_cr_number(conn, "offset", 0, INT64_MAX, &filter.offset) ||
+		!kvw_cr_number(conn, "limit", 1, 10000, &filter.limit))
 		return;
 	filter.salt = kvw_slice_of(salt);
 	filter.model = kvw_slice_of(model);
-	kvw_cd_page_pins(&page, coordinator->cd, &filter);
+	kvw_cd_page_pins(&page, kvw_cr_of(conn)->cd, &filter);
 	kvw_cr_answer_take(conn, 200, &page);
 }
 
-static void pins(struct kvw_conn *conn, struct kvw_coordinator *coordinator)
+static void pins(struct kvw_conn *conn)
 {
-	if (!kvw_cr_only_method(conn, coordinator, "GET, POST, DELETE"))
+	if (!kvw_cr_only_method(conn, "GET, POST, DELETE"))
 		return;
 	if (kvw_cr_is_method(conn, "GET"))
-		list_pins(conn, coordinator);
+		list_pins(conn);
 	else
-		change_pins(conn, coordinator, conn->clients->head.post_method);
+		change_pins(conn, conn->clients->head.post_method);
 }
 
 /* --- requests that a server answers ----------------------------------------------------------- */
@@ -348,16 +324,11 @@ static uint64_t count_member(const json_t *object, const char *name)
 	return value > 0 ? (uint64_t)value : 0;
 }
 
-static void put_instance(struct kvw_page *page, const struct passing *passing)
+static const char *text_member(const json_t *object, const char *name, const char *none)
 {
-	kvw_page_string(page, "{\"instance_id\":");
-	kvw_page_json(page, kvw_slice_of(passing->instance));
-}
+	const json_t *text = json_object_get(object, name);
 
-static void put_text(struct kvw_page *page, const char *name, const json_t *text, const char *none)
-{
-	kvw_page_string(page, name);
-	kvw_page_json(page, kvw_slice_of(json_is_string(text) ? json_string_value(text) : none));
+	return json_is_string(text) ? json_string_value(text) : none;
 }
 
 /* The answer to a deletion; result: the server's, NULL: it was not asked. */
@@ -366,16 +337,11 @@ static void answer_delete(struct kvw_conn *conn, const struct passing *passing,
 {
 	struct kvw_page page = {0};
 
-	put_instance(&page, passing);
-	kvw_page_string(&page, ",\"requested\":");
-	kvw_page_u64(&page, passing->tokens.chunks);
-	kvw_page_string(&page, ",\"affected\":");
-	kvw_page_u64(&page, count_member(result, "deleted"));
-	kvw_page_string(&page, ",\"skipped\":");
-	kvw_page_u64(&page, count_member(result, "skipped") + passing->skipped);
-	kvw_page_string(&page, ",\"status\":");
-	kvw_page_json(&page, kvw_slice_of(status));
-	kvw_page_string(&page, "}");
+	kvw_cd_put(&page,
+		"{'instance_id':%s,'requested':%u,'affected':%u,'skipped':%u,'status':%s}",
+		passing->instance, (uint64_t)passing->tokens.chunks,
+		count_member(result, "deleted"), count_member(result, "skipped") + passing->skipped,
+		status);
 	kvw_cr_answer_take(conn, 200, &page);
 }
 
@@ -384,12 +350,9 @@ static void answer_prefetch(
 {
 	struct kvw_page page = {0};
 
-	put_instance(&page, passing);
-	put_text(&page, ",\"request_id\":", json_object_get(result, "request_id"), "");
-	kvw_page_string(&page, ",\"chunks\":");
-	kvw_page_u64(&page, count_member(result, "chunks"));
-	put_text(&page, ",\"status\":", json_object_get(result, "status"), "submitted");
-	kvw_page_string(&page, "}");
+	kvw_cd_put(&page, "{'instance_id':%s,'request_id':%s,'chunks':%u,'status':%s}",
+		passing->instance, text_member(result, "request_id", ""),
+		count_member(result, "chunks"), text_member(result, "status", "submitted"));
 	kvw_cr_answer_take(conn, 200, &page);
 }
 
@@ -398,13 +361,10 @@ static void answer_status(struct kvw_conn *conn, long status, struct kvw_slice t
 {
 	struct kvw_page page = {0};
 
-	if (is_json) {
+	if (is_json)
 		kvw_page_put(&page, text.data, text.len);
-	} else {
-		kvw_page_string(&page, "{\"detail\":");
-		kvw_page_json(&page, text);
-		kvw_page_string(&page, "}");
-	}
+	else
+		kvw_cd_put(&page, "{'detail':%S}", text);
 	kvw_cr_answer_take(conn, (int)status, &page);
 }
 
@@ -422,7 +382,7 @@ static void answer_failure(
 	else
 		(void)snprintf(message, sizeof(message), "%s '%s' failed: it answered %ld",
 			names[passing->what], passing->instance, status);
-	kvw_coordinator_error(conn, passing->coordinator, 502, "", message);
+	kvw_coordinator_error(conn, 502, "", message);
 }
 
 static void answer_passed(
@@ -479,16 +439,15 @@ static void pass_on_take(struct kvw_conn *conn, struct passing *passing, const c
 	if (err == KVW_EINVAL)
 		answer_failure(conn, passing, 0, KVW_SLICE("its address is none"));
 	else
-		kvw_coordinator_error(conn, coordinator, 503, "Retry-After: 1\r\n",
-			"too many requests to servers at once");
+		kvw_coordinator_error(
+			conn, 503, "Retry-After: 1\r\n", "too many requests to servers at once");
 	free_passing(passing);
 }
 
 /* NULL: it is answered: the instance is not registered, or no memory. */
-static struct passing *make_passing(struct kvw_conn *conn, struct kvw_coordinator *coordinator,
-	enum passed what, struct kvw_slice id)
+static struct passing *make_passing(struct kvw_conn *conn, enum passed what, struct kvw_slice id)
 {
-	const struct kvw_cd_instance *server = kvw_cd_find_instance(coordinator->cd, id);
+	const struct kvw_cd_instance *server = kvw_cd_find_instance(kvw_cr_of(conn)->cd, id);
 	struct passing *passing = NULL;
 	char message[KVW_CE_INSTANCE_MOST + 64];
 
@@ -497,23 +456,22 @@ static struct passing *make_passing(struct kvw_conn *conn, struct kvw_coordinato
 			"no MP server registered with instance_id='%.*s'",
 			(int)(id.len < KVW_CE_INSTANCE_MOST ? id.len : KVW_CE_INSTANCE_MOST),
 			id.data);
-		kvw_coordinator_error(conn, coordinator, 404, "", message);
+		kvw_coordinator_error(conn, 404, "", message);
 		return NULL;
 	}
 	passing = calloc(1, sizeof(*passing));
 	if (passing == NULL) {
-		kvw_coordinator_error(conn, coordinator, 503, "", "out of memory");
+		kvw_coordinator_error(conn, 503, "", "out of memory");
 		return NULL;
 	}
-	passing->coordinator = coordinator;
+	passing->coordinator = kvw_cr_of(conn);
 	passing->what = what;
 	(void)snprintf(passing->instance, sizeof(passing->instance), "%s", server->id);
 	return passing;
 }
 
 /* The same for a body with tokens, which it takes. */
-static struct passing *passing_of_take(struct kvw_conn *conn, struct kvw_coordinator *coordinator,
-	enum passed what, json_t *object)
+static struct passing *passing_of_take(struct kvw_conn *conn, enum passed what, json_t *object)
 {
 	const json_t *id = json_object_get(object, "instance_id");
 	struct kvw_cr_tokens tokens;
@@ -522,10 +480,10 @@ static struct passing *passing_of_take(struct kvw_conn *conn, struct kvw_coordin
 	if (object == NULL)
 		return NULL;
 	if (!json_is_string(id))
-		kvw_cr_refuse_value(conn, coordinator, "body", "instance_id",
+		kvw_cr_refuse_value(conn, "body", "instance_id",
 			id == NULL ? "Field required" : "Input should be a valid string");
-	else if (kvw_cr_read_tokens(conn, coordinator, object, true, &tokens))
-		passing = make_passing(conn, coordinator, what,
+	else if (kvw_cr_read_tokens(conn, object, true, &tokens))
+		passing = make_passing(conn, what,
 			(struct kvw_slice){json_string_value(id), json_string_length(id)});
 	if (passing == NULL) {
 		json_decref(object);
@@ -540,29 +498,22 @@ static struct passing *passing_of_take(struct kvw_conn *conn, struct kvw_coordin
 
 static void put_tokens(struct kvw_page *page, const struct kvw_cr_tokens *tokens)
 {
-	kvw_page_string(page, "{\"model_name\":");
-	kvw_page_json(page, tokens->model);
-	kvw_page_string(page, ",\"world_size\":");
-	kvw_page_u64(page, tokens->world);
-	kvw_page_string(page, ",\"cache_salt\":");
-	kvw_page_json(page, tokens->salt);
-	kvw_page_string(page, ",\"token_ids\":[");
-	for (size_t i = 0; i < json_array_size(tokens->ids); i++) {
-		kvw_page_string(page, i == 0 ? "" : ",");
-		kvw_page_u64(page, (uint64_t)json_integer_value(json_array_get(tokens->ids, i)));
-	}
+	kvw_cd_put(page, "{'model_name':%S,'world_size':%d,'cache_salt':%S,'token_ids':[",
+		tokens->model, tokens->world, tokens->salt);
+	for (size_t i = 0; i < json_array_size(tokens->ids); i++)
+		kvw_cd_put(page, i == 0 ? "%u" : ",%u",
+			(uint64_t)json_integer_value(json_array_get(tokens->ids, i)));
 	kvw_page_string(page, "]}");
 }
 
-static void prefetch(struct kvw_conn *conn, struct kvw_coordinator *coordinator)
+static void prefetch(struct kvw_conn *conn)
 {
 	struct passing *passing;
 	struct kvw_page body = {0};
 
-	if (!kvw_cr_only_method(conn, coordinator, "POST"))
+	if (!kvw_cr_only_method(conn, "POST"))
 		return;
-	passing = passing_of_take(conn, coordinator, PASSED_PREFETCH,
-		kvw_cr_body(conn, coordinator, KVW_CR_TOKENS_MOST));
+	passing = passing_of_take(conn, PASSED_PREFETCH, kvw_cr_body(conn, KVW_CR_TOKENS_MOST));
 	if (passing == NULL)
 		return;
 	put_tokens(&body, &passing->tokens);
@@ -570,8 +521,7 @@ static void prefetch(struct kvw_conn *conn, struct kvw_coordinator *coordinator)
 }
 
 /* /cache/prefetches/INSTANCE/REQUEST */
-static void prefetch_status(
-	struct kvw_conn *conn, struct kvw_coordinator *coordinator, struct kvw_slice rest)
+static void prefetch_status(struct kvw_conn *conn, struct kvw_slice rest)
 {
 	const char *slash = memchr(rest.data, '/', rest.len);
 	struct kvw_slice coded = {rest.data, slash == NULL ? 0 : (size_t)(slash - rest.data)}, id;
@@ -580,16 +530,16 @@ static void prefetch_status(
 	char text[KVW_CE_INSTANCE_MOST + 1], path[300];
 	struct passing *passing;
 
-	if (!kvw_cr_decode(coded, false, text, sizeof(text), &id.len) || id.len == 0 ||
+	if (!kvw_target_decode(coded, false, text, sizeof(text), &id.len) || id.len == 0 ||
 		request.len == 0 || request.len > 256 ||
 		memchr(request.data, '/', request.len) != NULL) {
-		kvw_coordinator_error(conn, coordinator, 404, "", "Not Found");
+		kvw_coordinator_error(conn, 404, "", "Not Found");
 		return;
 	}
 	id.data = text;
-	if (!kvw_cr_only_method(conn, coordinator, "GET"))
+	if (!kvw_cr_only_method(conn, "GET"))
 		return;
-	passing = make_passing(conn, coordinator, PASSED_STATUS, id);
+	passing = make_passing(conn, PASSED_STATUS, id);
 	if (passing == NULL)
 		return;
 	(void)snprintf(
@@ -630,9 +580,7 @@ static void delete_keys_take(
 
 	kvw_page_string(&body, "{\"keys\":[");
 	kvw_cr_each_key(coordinator, &passing->tokens, true, delete_key, &deleting);
-	kvw_page_string(&body, "],\"tier\":\"");
-	kvw_page_string(&body, tier_names[tier]);
-	kvw_page_string(&body, force ? "\",\"force\":true}" : "\",\"force\":false}");
+	kvw_cd_put(&body, "],'tier':%s,'force':%b}", tier_names[tier], force);
 	passing->skipped = deleting.skipped;
 	passing->drops_pins = tier != TIER_L1 && force;
 	if (deleting.keys > 0 && deleting.keys <= KVW_CD_PLAN_KEYS) {
@@ -641,7 +589,7 @@ static void delete_keys_take(
 	}
 	free(body.data);
 	if (deleting.keys > 0)
-		kvw_coordinator_error(conn, coordinator, 400, "",
+		kvw_coordinator_error(conn, 400, "",
 			"these tokens have more than 10000 keys, the most that a server deletes at "
 			"once");
 	else
@@ -650,30 +598,29 @@ static void delete_keys_take(
 	free_passing(passing);
 }
 
-static void delete_tokens(struct kvw_conn *conn, struct kvw_coordinator *coordinator)
+static void delete_tokens(struct kvw_conn *conn)
 {
 	enum tier tier = TIER_ALL;
 	const json_t *force;
 	struct passing *passing;
 	json_t *object;
 
-	if (!kvw_cr_only_method(conn, coordinator, "POST"))
+	if (!kvw_cr_only_method(conn, "POST"))
 		return;
-	object = kvw_cr_body(conn, coordinator, KVW_CR_TOKENS_MOST);
+	object = kvw_cr_body(conn, KVW_CR_TOKENS_MOST);
 	force = json_object_get(object, "force");
 	if (object == NULL)
 		return;
 	if (force != NULL && !json_is_boolean(force)) {
-		kvw_cr_refuse_value(
-			conn, coordinator, "body", "force", "Input should be a valid boolean");
+		kvw_cr_refuse_value(conn, "body", "force", "Input should be a valid boolean");
 		json_decref(object);
 		return;
 	}
-	if (!body_tier(conn, coordinator, object, &tier)) {
+	if (!body_tier(conn, object, &tier)) {
 		json_decref(object);
 		return;
 	}
-	passing = passing_of_take(conn, coordinator, PASSED_DELETE, object);
+	passing = passing_of_take(conn, PASSED_DELETE, object);
 	if (passing != NULL)
 		delete_keys_take(conn, passing, tier, json_is_true(force));
 }
@@ -687,24 +634,23 @@ static bool begins(struct kvw_slice path, struct kvw_slice base, struct kvw_slic
 	return path.len > base.len && memcmp(path.data, base.data, base.len) == 0;
 }
 
-bool kvw_coordinator_cache_request(
-	struct kvw_conn *conn, struct kvw_coordinator *coordinator, struct kvw_slice path)
+bool kvw_coordinator_cache_request(struct kvw_conn *conn, struct kvw_slice path)
 {
 	struct kvw_slice rest;
 
 	if (kvw_slice_equal(path, KVW_SLICE("/quota"))) {
-		if (kvw_cr_only_method(conn, coordinator, "GET"))
-			get_quota(conn, coordinator, NULL);
+		if (kvw_cr_only_method(conn, "GET"))
+			get_quota(conn, NULL);
 	} else if (begins(path, KVW_SLICE("/quota/"), &rest)) {
-		one_quota(conn, coordinator, rest);
+		one_quota(conn, rest);
 	} else if (kvw_slice_equal(path, KVW_SLICE("/cache/pins"))) {
-		pins(conn, coordinator);
+		pins(conn);
 	} else if (kvw_slice_equal(path, KVW_SLICE("/cache/delete"))) {
-		delete_tokens(conn, coordinator);
+		delete_tokens(conn);
 	} else if (kvw_slice_equal(path, KVW_SLICE("/cache/prefetches"))) {
-		prefetch(conn, coordinator);
+		prefetch(conn);
 	} else if (begins(path, KVW_SLICE("/cache/prefetches/"), &rest)) {
-		prefetch_status(conn, coordinator, rest);
+		prefetch_status(conn, rest);
 	} else {
 		return false;
 	}

@@ -248,6 +248,18 @@ size_t kvw_coordinator_instance_of(
 	return (size_t)length;
 }
 
+bool kvw_coordinator_asks(struct kvw_coordinator *coordinator)
+{
+	return atomic_load_explicit(&coordinator->hashes.asks, memory_order_relaxed);
+}
+
+void kvw_coordinator_routed(
+	struct kvw_coordinator *coordinator, uint32_t worker, const struct kvw_kvprompt *prompt)
+{
+	kvw_coordinator_note_first(coordinator, prompt);
+	kvw_coordinator_prefetch(coordinator, worker, prompt);
+}
+
 void kvw_coordinator_stats(struct kvw_coordinator *coordinator, struct kvw_coordinator_stats *out)
 {
 	pthread_mutex_lock(&coordinator->lock);

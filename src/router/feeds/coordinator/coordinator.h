@@ -29,6 +29,9 @@ struct kvw_coordinator *kvw_coordinator_of(const struct kvw_feed *feed);
 size_t kvw_coordinator_instance_of(
 	struct kvw_coordinator *coordinator, uint32_t worker, char *text, size_t size);
 
+/* Returns whether prompts with known tokens can show which names of chunks servers report. */
+bool kvw_coordinator_asks(struct kvw_coordinator *coordinator);
+
 /* A request with this prompt goes to the worker. */
 void kvw_coordinator_routed(
 	struct kvw_coordinator *coordinator, uint32_t worker, const struct kvw_kvprompt *prompt);

@@ -42,15 +42,71 @@ uint64_t kvw_cd_key_hash(const struct kvw_cd *cd, const struct kvw_ce_key *key)
 	return key_hash_of(key, name_hash_of(cd, key));
 }
 
+static struct kvw_cd_link **bucket_of(const struct kvw_cd_table *table, uint64_t hash)
+{
+	return &table->buckets[hash & (table->room - 1)];
+}
+
+static bool make_table(struct kvw_cd_table *table)
+{
+	table->room = FIRST_ROOM;
+	table->buckets = calloc(table->room, sizeof(struct kvw_cd_link *));
+	return table->buckets != NULL;
+}
+
+/* Doubles the table. Without memory the chains grow longer. */
+static void grow(struct kvw_cd_table *table)
+{
+	struct kvw_cd_table grown = {.room = 2 * table->room, .count = table->count};
+
+	grown.buckets = calloc(grown.room, sizeof(struct kvw_cd_link *));
+	if (grown.buckets == NULL)
+		return;
+	for (size_t i = 0; i < table->room; i++)
+		for (struct kvw_cd_link *at = table->buckets[i], *next; at != NULL; at = next) {
+			struct kvw_cd_link **bucket = bucket_of(&grown, at->hash);
+
+			next = at->next;
+			at->next = *bucket;
+			*bucket = at;
+		}
+	free(table->buckets);
+	*table = grown;
+}
+
+static void add_link(struct kvw_cd_table *table, struct kvw_cd_link *link, uint64_t hash)
+{
+	struct kvw_cd_link **bucket = bucket_of(table, hash);
+
+	*link = (struct kvw_cd_link){*bucket, hash};
+	*bucket = link;
+	if (++table->count > table->room)
+		grow(table);
+}
+
+static void remove_link(struct kvw_cd_table *table, struct kvw_cd_link *link)
+{
+	struct kvw_cd_link **at = bucket_of(table, link->hash);
+
+	while (*at != link)
+		at = &(*at)->next;
+	*at = link->next;
+	table->count--;
+}
+
 static struct kvw_cd_binding *find_binding(
 	const struct kvw_cd *cd, struct kvw_slice text, uint64_t hash)
 {
-	struct kvw_cd_binding *found = cd->binding_table[hash & (cd->binding_room - 1)];
+	struct kvw_cd_link *at = *bucket_of(&cd->by_hash, hash);
 
-	while (found != NULL && (found->hash != hash || found->len != text.len ||
-					memcmp(found->text, text.data, text.len) != 0))
-		found = found->next;
-	return found;
+	for (; at != NULL; at = at->next) {
+		struct kvw_cd_binding *binding = (struct kvw_cd_binding *)at;
+
+		if (at->hash == hash && binding->len == text.len &&
+			memcmp(binding->text, text.data, text.len) == 0)
+			return binding;
+	}
+	return NULL;
 }
 
 static bool is_object(const struct kvw_cd_object *object, const struct kvw_ce_key *key)
@@ -67,11 +123,11 @@ static bool is_object(const struct kvw_cd_object *object, const struct kvw_ce_ke
 static struct kvw_cd_object *find_object(
 	const struct kvw_cd *cd, const struct kvw_ce_key *key, uint64_t hash)
 {
-	struct kvw_cd_object *found = cd->object_table[hash & (cd->room - 1)];
+	struct kvw_cd_link *at = *bucket_of(&cd->by_key, hash);
 
-	while (found != NULL && (found->hash != hash || !is_object(found, key)))
-		found = found->next;
-	return found;
+	while (at != NULL && (at->hash != hash || !is_object((struct kvw_cd_object *)at, key)))
+		at = at->next;
+	return (struct kvw_cd_object *)at;
 }
 
 struct kvw_cd_object *kvw_cd_find(const struct kvw_cd *cd, const struct kvw_ce_key *key)
@@ -82,53 +138,6 @@ struct kvw_cd_object *kvw_cd_find(const struct kvw_cd *cd, const struct kvw_ce_k
 const struct kvw_cd_binding *kvw_cd_find_binding(const struct kvw_cd *cd, struct kvw_slice hash)
 {
 	return find_binding(cd, hash, kvw_cd_hash(cd, hash));
-}
-
-/* Doubles the table of objects when it is full. Without memory the chains grow longer. */
-static void grow_objects(struct kvw_cd *cd)
-{
-	size_t room = 2 * cd->room;
-	struct kvw_cd_object **table, *object;
-
-	if (cd->object_count < cd->room)
-		return;
-	table = calloc(room, sizeof(struct kvw_cd_object *));
-	if (table == NULL)
-		return;
-	TAILQ_FOREACH(object, &cd->objects, entry)
-	{
-		struct kvw_cd_object **bucket = &table[object->hash & (room - 1)];
-
-		object->next = *bucket;
-		*bucket = object;
-	}
-	free(cd->object_table);
-	cd->object_table = table;
-	cd->room = room;
-}
-
-static void grow_bindings(struct kvw_cd *cd)
-{
-	size_t room = 2 * cd->binding_room;
-	struct kvw_cd_binding **table;
-
-	if (cd->binding_count < cd->binding_room)
-		return;
-	table = calloc(room, sizeof(struct kvw_cd_binding *));
-	if (table == NULL)
-		return;
-	for (size_t i = 0; i < cd->binding_room; i++)
-		for (struct kvw_cd_binding *at = cd->binding_table[i], *next; at != NULL;
-			at = next) {
-			struct kvw_cd_binding **bucket = &table[at->hash & (room - 1)];
-
-			next = at->next;
-			at->next = *bucket;
-			*bucket = at;
-		}
-	free(cd->binding_table);
-	cd->binding_table = table;
-	cd->binding_room = room;
 }
 
 /* The index of a backend's name; negative: it has none. */
@@ -286,12 +295,9 @@ static bool has_room(const struct kvw_cd *cd, enum kvw_ce_tier tier, uint64_t by
 
 static void free_object(struct kvw_cd *cd, struct kvw_cd_object *object)
 {
-	struct kvw_cd_binding *binding = object->binding, **at;
-	struct kvw_cd_object **link = &cd->object_table[object->hash & (cd->room - 1)];
+	struct kvw_cd_binding *binding = object->binding;
 
-	while (*link != object)
-		link = &(*link)->next;
-	*link = object->next;
+	remove_link(&cd->by_key, &object->link);
 	TAILQ_REMOVE(&cd->objects, object, entry);
 	cd->object_count--;
 	cd->bytes -= object_bytes(object);
@@ -301,11 +307,7 @@ static void free_object(struct kvw_cd *cd, struct kvw_cd_object *object)
 	free(object);
 	if (!LIST_EMPTY(&binding->objects))
 		return;
-	at = &cd->binding_table[binding->hash & (cd->binding_room - 1)];
-	while (*at != binding)
-		at = &(*at)->next;
-	*at = binding->next;
-	cd->binding_count--;
+	remove_link(&cd->by_hash, &binding->link);
 	cd->bytes -= binding_bytes(binding);
 	free(binding->tokens);
 	free(binding);
@@ -329,23 +331,18 @@ void kvw_cd_remove_placement(struct kvw_cd *cd, struct kvw_cd_placement *placeme
 static struct kvw_cd_binding *take_binding(struct kvw_cd *cd, struct kvw_slice text)
 {
 	uint64_t hash = kvw_cd_hash(cd, text);
-	struct kvw_cd_binding *binding = find_binding(cd, text, hash), **bucket;
+	struct kvw_cd_binding *binding = find_binding(cd, text, hash);
 
 	if (binding != NULL)
 		return binding;
 	binding = calloc(1, sizeof(*binding) + text.len);
 	if (binding == NULL)
 		return NULL;
-	binding->hash = hash;
 	binding->offset = -1;
 	binding->len = (uint8_t)text.len;
 	memcpy(binding->text, text.data, text.len);
-	bucket = &cd->binding_table[hash & (cd->binding_room - 1)];
-	binding->next = *bucket;
-	*bucket = binding;
-	cd->binding_count++;
+	add_link(&cd->by_hash, &binding->link, hash);
 	cd->bytes += binding_bytes(binding);
-	grow_bindings(cd);
 	return binding;
 }
 
@@ -353,8 +350,7 @@ static struct kvw_cd_binding *take_binding(struct kvw_cd *cd, struct kvw_slice t
 static struct kvw_cd_object *add_object(
 	struct kvw_cd *cd, const struct kvw_ce_key *key, uint64_t name_hash, uint64_t hash)
 {
-	struct kvw_cd_object *object = calloc(1, sizeof(*object) + key->model.len + key->salt.len),
-			     **bucket;
+	struct kvw_cd_object *object = calloc(1, sizeof(*object) + key->model.len + key->salt.len);
 	struct kvw_cd_salt *salt = object == NULL ? NULL : kvw_cd_take_salt(cd, key->salt);
 	struct kvw_cd_binding *binding = salt == NULL ? NULL : take_binding(cd, key->hash);
 
@@ -368,7 +364,6 @@ static struct kvw_cd_object *add_object(
 	salt->objects++;
 	STAILQ_INIT(&object->placements);
 	object->binding = binding;
-	object->hash = hash;
 	object->name_hash = name_hash;
 	object->rank = key->rank;
 	object->group = key->group;
@@ -379,14 +374,11 @@ static struct kvw_cd_object *add_object(
 		memcpy(object->text, key->model.data, key->model.len);
 	if (key->salt.len > 0)
 		memcpy(object->text + key->model.len, key->salt.data, key->salt.len);
-	bucket = &cd->object_table[hash & (cd->room - 1)];
-	object->next = *bucket;
-	*bucket = object;
+	add_link(&cd->by_key, &object->link, hash);
 	LIST_INSERT_HEAD(&binding->objects, object, member);
 	TAILQ_INSERT_TAIL(&cd->objects, object, entry);
 	cd->object_count++;
 	cd->bytes += object_bytes(object);
-	grow_objects(cd);
 	return object;
 }
 
@@ -454,7 +446,7 @@ void kvw_cd_fence(struct kvw_cd *cd, struct kvw_cd_instance *instance)
 	while (!LIST_EMPTY(&instance->l1))
 		kvw_cd_remove_placement(cd, LIST_FIRST(&instance->l1));
 	instance->reports = false;
-	instance->named = instance->unnamed = 0;
+	instance->named = instance->unnamed = instance->hashed = 0;
 	instance->incomplete = false;
 }
 
@@ -631,6 +623,7 @@ void kvw_cd_store(struct kvw_cd *cd, struct kvw_cd_instance *instance,
 	uint64_t hash = key_hash_of(&entry->key, name_hash);
 	struct kvw_cd_object *object = find_object(cd, &entry->key, hash);
 	struct kvw_cd_placement *placement = NULL;
+	const uint64_t room = sizeof(*placement) + sizeof(struct kvw_cd_l2);
 	bool is_new;
 
 	if (object != NULL)
@@ -639,34 +632,30 @@ void kvw_cd_store(struct kvw_cd *cd, struct kvw_cd_instance *instance,
 	is_new = placement == NULL;
 	if (batch->tier == KVW_CE_L2 && object != NULL)
 		kvw_cd_l2_touch(cd, object, true);
+	if (object == NULL &&
+		has_room(cd, batch->tier,
+			room + sizeof(*object) + sizeof(struct kvw_cd_binding) + 48 +
+				entry->key.hash.len + entry->key.model.len + entry->key.salt.len))
+		object = add_object(cd, &entry->key, name_hash, hash);
+	if (object != NULL && entry->token_count > 0) /* before a holder is reported by name */
+		bind_tokens(cd, object->binding, batch->tier, entry);
 	if (!is_new) {
 		store_again(cd, placement, instance, batch, entry->size_bytes);
-	} else {
-		uint64_t need = sizeof(*placement) + sizeof(struct kvw_cd_l2);
-
-		if (object == NULL)
-			need += sizeof(*object) + sizeof(struct kvw_cd_binding) + 48 +
-				entry->key.hash.len + entry->key.model.len + entry->key.salt.len;
-		if (has_room(cd, batch->tier, need) && object == NULL)
-			object = add_object(cd, &entry->key, name_hash, hash);
-		if (object == NULL ||
-			!has_room(cd, batch->tier, sizeof(*placement) + sizeof(struct kvw_cd_l2)) ||
-			!add_placement(cd, object, instance, batch, entry->size_bytes)) {
-			cd->counts.dropped++;
-			if (batch->tier == KVW_CE_L1)
-				kvw_cd_miss(instance);
-			if (object != NULL && STAILQ_EMPTY(&object->placements))
-				free_object(cd, object);
-			return;
-		}
+	} else if (object == NULL || !has_room(cd, batch->tier, room) ||
+		   !add_placement(cd, object, instance, batch, entry->size_bytes)) {
+		cd->counts.dropped++;
+		if (batch->tier == KVW_CE_L1)
+			kvw_cd_miss(instance);
+		if (object != NULL && STAILQ_EMPTY(&object->placements))
+			free_object(cd, object);
+		return;
 	}
-	if (entry->token_count > 0)
-		bind_tokens(cd, object->binding, batch->tier, entry);
 	if (batch->tier != KVW_CE_L1)
 		return;
-	if (kvw_cd_is_named(object) &&
-		(cd->options.can_name == NULL || cd->options.can_name(cd->options.ctx, object))) {
+	if (cd->options.can_name == NULL ? kvw_cd_is_named(object)
+					 : cd->options.can_name(cd->options.ctx, object)) {
 		instance->named++;
+		instance->hashed += object->binding->token_count == 0;
 	} else {
 		instance->unnamed++;
 		cd->counts.unnamed++;
@@ -763,10 +752,7 @@ enum kvw_err kvw_cd_create(const struct kvw_cd_options *options, struct kvw_cd *
 	TAILQ_INIT(&cd->salts.all);
 	TAILQ_INIT(&cd->salts.asked);
 	TAILQ_INIT(&cd->pins.list);
-	cd->room = cd->binding_room = FIRST_ROOM;
-	cd->object_table = calloc(cd->room, sizeof(struct kvw_cd_object *));
-	cd->binding_table = calloc(cd->binding_room, sizeof(struct kvw_cd_binding *));
-	if (cd->object_table == NULL || cd->binding_table == NULL) {
+	if (!make_table(&cd->by_key) || !make_table(&cd->by_hash)) {
 		kvw_cd_destroy(cd);
 		return KVW_ENOMEM;
 	}
@@ -788,7 +774,7 @@ void kvw_cd_destroy(struct kvw_cd *cd)
 	for (uint32_t i = 0; i < cd->backend_count; i++)
 		free(cd->backends[i]);
 	free(cd->pools.items);
-	free(cd->object_table);
-	free(cd->binding_table);
+	free(cd->by_key.buckets);
+	free(cd->by_hash.buckets);
 	free(cd);
 }

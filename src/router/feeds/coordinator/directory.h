@@ -38,14 +38,25 @@ struct kvw_cd_object;
 struct kvw_cd_instance;
 LIST_HEAD(kvw_cd_members, kvw_cd_object);
 
+/* An entry of a table: the first member of what the table has. */
+struct kvw_cd_link {
+	struct kvw_cd_link *next; /* in its bucket */
+	uint64_t hash;
+};
+
+/* A chained hash table, which doubles when it is full. */
+struct kvw_cd_table {
+	struct kvw_cd_link **buckets; /* owned, [room], a power of two */
+	size_t room, count;
+};
+
 /* Tokens of a chunk hash. */
 struct kvw_cd_binding {
-	struct kvw_cd_binding *next; /* in its bucket */
+	struct kvw_cd_link link;
 	struct kvw_cd_members objects;
 	uint32_t *tokens; /* owned; NULL: unknown */
 	uint32_t token_count;
 	int64_t offset; /* -1: unknown */
-	uint64_t hash;
 	uint8_t len;
 	char text[]; /* the chunk hash */
 };
@@ -62,15 +73,15 @@ struct kvw_cd_placement {
 };
 
 struct kvw_cd_object {
+	struct kvw_cd_link link;          /* by all members of its key */
 	TAILQ_ENTRY(kvw_cd_object) entry; /* of all objects, in the order of arrival */
 	LIST_ENTRY(kvw_cd_object) member; /* of its binding */
-	struct kvw_cd_object *next;       /* in its bucket */
 	struct kvw_cd_binding *binding;
 	struct kvw_cd_salt *salt;
 	struct kvw_cd_l2 *l2; /* owned; NULL: L2 does not hold it */
 	STAILQ_HEAD(, kvw_cd_placement) placements;
-	uint64_t hash;      /* of all members of the key */
-	uint64_t name_hash; /* of all but the rank: ranks hold slices of one chunk */
+	/* Hash of all members of the key but the rank: ranks hold slices of one chunk. */
+	uint64_t name_hash;
 	uint64_t accesses;
 	uint32_t rank, group;
 	uint16_t model_len, salt_len;
@@ -113,6 +124,7 @@ struct kvw_cd_instance {
 	uint64_t stored_since;
 	bool incomplete;         /* reports were lost, and L1 was not replaced since */
 	uint64_t named, unnamed; /* L1 objects stored with and without a name, since its restart */
+	uint64_t hashed;         /* of the named ones, without tokens */
 
 	bool declares;
 	uint64_t declared_incarnation, declared_revision;
@@ -153,7 +165,7 @@ struct kvw_cd_options {
 	 * while it is held, but called in pairs when its tokens change. */
 	void (*l1)(void *ctx, struct kvw_cd_instance *instance, struct kvw_cd_object *object,
 		bool holds);
-	/* Can what kvw_cd_is_named be named there? Only then it counts as named. */
+	/* Has the object a name there? NULL: what kvw_cd_is_named has one. */
 	bool (*can_name)(void *ctx, const struct kvw_cd_object *object);
 	/* The instance is freed. */
 	void (*freed)(void *ctx, struct kvw_cd_instance *instance);
@@ -179,9 +191,7 @@ struct kvw_cd {
 	uint32_t group_most; /* the largest object group of any object so far */
 
 	/* private */
-	struct kvw_cd_object **object_table;
-	struct kvw_cd_binding **binding_table;
-	size_t room, binding_count, binding_room; /* powers of two */
+	struct kvw_cd_table by_key, by_hash; /* objects; bindings */
 	struct kvw_cd_instance *instance_table[KVW_CD_INSTANCES];
 };
 

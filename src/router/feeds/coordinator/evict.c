@@ -9,6 +9,7 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
+#include "base/duty.h"
 #include "base/log.h"
 #include "feeds/coordinator/parts.h"
 #include "feeds/coordinator/plan.h"
@@ -21,6 +22,13 @@ uint64_t kvw_coordinator_cap(const struct kvw_coordinator *coordinator)
 	uint64_t cap = coordinator->deps->config->kvaware_lmcache_l2_size;
 
 	return cap > 0 ? cap : kvw_cd_declared_cap(coordinator->cd);
+}
+
+bool kvw_coordinator_evicts(const struct kvw_coordinator *coordinator)
+{
+	return coordinator->in_charge && coordinator->deps->config->kvaware_lmcache_l2_evict &&
+	       !kvw_duty_elsewhere(
+		       coordinator->deps->coordinating, kvw_feed_now(coordinator->feed));
 }
 
 static bool is_done(long status, struct kvw_slice answer)
@@ -74,8 +82,7 @@ void kvw_coordinator_evict(struct kvw_coordinator *coordinator)
 	struct kvw_cd_plan plan;
 	enum kvw_err err;
 
-	if (evict->busy || now_ns < evict->rest_ns || !coordinator->in_charge ||
-		!coordinator->deps->config->kvaware_lmcache_l2_evict)
+	if (evict->busy || now_ns < evict->rest_ns || !kvw_coordinator_evicts(coordinator))
 		return;
 	if (!kvw_cd_plan(coordinator->cd, kvw_coordinator_cap(coordinator), now_ns, &plan)) {
 		if (plan.in_vain)

@@ -161,8 +161,7 @@ void kvw_coordinator_list_tick(struct kvw_coordinator *coordinator, int64_t now_
 	struct kvw_coordinator_listing *listing = &coordinator->listing;
 	struct kvw_cd_instance *server;
 
-	if (listing->asking || now_ns < listing->due_ns || !coordinator->in_charge ||
-		!coordinator->deps->config->kvaware_lmcache_l2_evict)
+	if (listing->asking || now_ns < listing->due_ns || !kvw_coordinator_evicts(coordinator))
 		return;
 	server = next_server(coordinator, now_ns);
 	if (server == NULL)

@@ -7,8 +7,9 @@
  * where all ranks hold their slices.
  *
  * LMCache's chunk hashes depend on the servers' settings. So kvway names chunks by their tokens and
- * positions (kvspace.h); entries without tokens, as transfers driven by the engine send them,
- * cannot be named, and such a worker is routed by text.
+ * positions (kvspace.h). Entries without tokens, as transfers driven by the engine send them, are
+ * named by their hashes, which have to be those of the servers' default settings: until one of them
+ * is that of a prompt's first chunk that was sent to a worker, such a worker is routed by text.
  */
 #include "feeds/coordinator/parts.h"
 
@@ -16,30 +17,100 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/duty.h"
 #include "base/log.h"
 #include "fleet/worker.h"
 
 #define EACH           UINT32_MAX
 #define UNMAPPED_NS    (60 * KVW_NS_PER_S) /* before the log says so */
 #define UNNAMED_ENOUGH 16u                 /* entries, before they are complained about */
+#define PROMPTS_ENOUGH 5u                  /* sent, none of which was among the hashes */
 
-/* --- the index -------------------------------------------------------------------------------- */
+/* --- names ------------------------------------------------------------------------------------ */
 
-/* The space of a chunk with tokens; false: its size is too large, or one too many. */
-static bool space_of(const struct kvw_coordinator *coordinator,
-	const struct kvw_cd_binding *binding, uint32_t *space)
+/* The space of a chunk, and its size in tokens; false: it has no name, or is of a size too many. */
+static bool space_of(const struct kvw_coordinator *coordinator, const struct kvw_cd_object *object,
+	uint32_t *space, uint32_t *tokens)
 {
-	return binding->offset / binding->token_count <= UINT32_MAX &&
-	       kvw_kvspaces_positions(coordinator->deps->spaces, binding->token_count, space) ==
-		       KVW_OK;
+	const struct kvw_cd_binding *binding = object->binding;
+	struct kvw_kvspaces *spaces = coordinator->deps->spaces;
+
+	*tokens = binding->token_count;
+	if (kvw_cd_is_named(object))
+		return binding->offset / *tokens <= UINT32_MAX &&
+		       kvw_kvspaces_positions(spaces, *tokens, space) == KVW_OK;
+	if (*tokens > 0 || binding->len != KVW_BLAKE3_BYTES)
+		return false;
+	*tokens = (uint32_t)coordinator->deps->config->kvaware_lmcache_chunk;
+	return kvw_kvspaces_hashes(spaces, *tokens, space) == KVW_OK;
+}
+
+/* --- hashes that kvway recognizes ------------------------------------------------------------- */
+
+/* The hash of a prompt's first chunk, on its way to the feed's thread. */
+struct first {
+	struct kvw_coordinator *coordinator;
+	struct kvw_lmcache_chunks chunks;
+};
+
+static void recognize(struct kvw_coordinator *coordinator)
+{
+	coordinator->hashes.known = true;
+	atomic_store(&coordinator->hashes.asks, false);
+	kvw_info("coordinator", "entries without token ids count by their hashes from now on");
+}
+
+static void take_first(struct kvw_feed *feed, void *arg)
+{
+	struct first *first = arg;
+	struct kvw_coordinator_hashes *hashes = &first->coordinator->hashes;
+	const struct kvw_slice hash = {(char *)first->chunks.hash, KVW_BLAKE3_BYTES};
+
+	if (!kvw_feed_stopped(feed) && !hashes->known) {
+		memcpy(hashes->firsts[hashes->count++ % KVW_COORDINATOR_FIRSTS], hash.data,
+			hash.len);
+		if (kvw_cd_find_binding(first->coordinator->cd, hash) != NULL)
+			recognize(first->coordinator);
+	}
+	free(first);
+}
+
+void kvw_coordinator_note_first(
+	struct kvw_coordinator *coordinator, const struct kvw_kvprompt *prompt)
+{
+	size_t chunk = (size_t)coordinator->deps->config->kvaware_lmcache_chunk;
+	struct first *first;
+
+	if (!kvw_coordinator_asks(coordinator) || prompt->lora.len > 0 || prompt->count < chunk)
+		return;
+	first = malloc(sizeof(*first));
+	if (first == NULL)
+		return;
+	first->coordinator = coordinator;
+	kvw_lmcache_chunks_start(&first->chunks);
+	kvw_lmcache_chunks_next(&first->chunks, prompt->tokens, chunk);
+	if (kvw_feed_post(coordinator->feed, take_first, first) != KVW_OK)
+		free(first);
 }
 
 bool kvw_coordinator_can_name(void *ctx, const struct kvw_cd_object *object)
 {
-	uint32_t space;
+	struct kvw_coordinator *coordinator = ctx;
+	struct kvw_coordinator_hashes *hashes = &coordinator->hashes;
+	uint32_t space, tokens;
 
-	return space_of(ctx, object->binding, &space);
+	if (!space_of(coordinator, object, &space, &tokens))
+		return false;
+	if (object->binding->token_count > 0 || hashes->known)
+		return true;
+	atomic_store(&hashes->asks, true);
+	for (size_t i = 0; i < hashes->count && i < KVW_COORDINATOR_FIRSTS && !hashes->known; i++)
+		if (memcmp(hashes->firsts[i], object->binding->text, KVW_BLAKE3_BYTES) == 0)
+			recognize(coordinator);
+	return true;
 }
+
+/* --- blocks of the index ---------------------------------------------------------------------- */
 
 /* The object's name; false: it has none. */
 static bool name_of(struct kvw_coordinator *coordinator, const struct kvw_cd_object *object,
@@ -47,14 +118,16 @@ static bool name_of(struct kvw_coordinator *coordinator, const struct kvw_cd_obj
 {
 	const struct kvw_cd_binding *binding = object->binding;
 	struct kvw_slice salt = {object->text + object->model_len, object->salt_len};
-	uint32_t tokens = binding->token_count;
+	uint32_t tokens;
+	uint64_t root;
 
-	if (!kvw_cd_is_named(object) || object->group != 0 ||
-		!space_of(coordinator, binding, &blocks->space))
+	if (object->group != 0 || !space_of(coordinator, object, &blocks->space, &tokens))
 		return false;
-	*key = kvw_kvspace_position_key(
-		kvw_kvspace_engine_root(tokens, (struct kvw_slice){NULL, 0}, salt),
-		(uint32_t)(binding->offset / tokens), binding->tokens, tokens);
+	root = kvw_kvspace_engine_root(tokens, (struct kvw_slice){NULL, 0}, salt);
+	*key = binding->token_count == 0
+		       ? kvw_kvspace_hash_key(root, (const uint8_t *)binding->text)
+		       : kvw_kvspace_position_key(root, (uint32_t)(binding->offset / tokens),
+				 binding->tokens, tokens);
 	return true;
 }
 
@@ -116,14 +189,21 @@ static void write_all(
 /* --- what is known ---------------------------------------------------------------------------- */
 
 /* Why the instance's reports do not suffice; "" if they do. Static. */
-static const char *what_is_wrong(const struct kvw_cd_instance *instance)
+static const char *what_is_wrong(
+	const struct kvw_coordinator *coordinator, const struct kvw_cd_instance *instance)
 {
 	if (!instance->has_cursor)
 		return "it has reported nothing: start its LMCache server with "
 		       "--coordinator-event-reporting";
 	if (instance->unnamed > instance->named)
-		return "its reports have no token ids: set lmcache.mp.mp_transfer_mode of its "
-		       "engines to lmcache_driven (or the fleet has chunks of more than 4 sizes)";
+		return "its reports have neither token ids nor hashes of BLAKE3: set "
+		       "lmcache.mp.mp_transfer_mode of its engines to lmcache_driven (or the "
+		       "fleet has chunks of more than 4 sizes)";
+	if (instance->hashed > 0 && !coordinator->hashes.known)
+		return "its reports have no token ids, and no hash was that of a prompt sent by "
+		       "kvway yet: kvaware.lmcache.chunk_size has to be its --chunk-size and its "
+		       "--hash-algorithm blake3, or set lmcache.mp.mp_transfer_mode of its "
+		       "engines to lmcache_driven";
 	if (instance->incomplete)
 		return "reports of its LMCache server were missed: it counts again once as much "
 		       "was stored as its L1 holds, or when the server starts again";
@@ -133,7 +213,7 @@ static const char *what_is_wrong(const struct kvw_cd_instance *instance)
 void kvw_coordinator_cover(struct kvw_coordinator *coordinator, struct kvw_cd_instance *instance)
 {
 	struct kvw_coordinator_node *node = instance->user;
-	const char *wrong = what_is_wrong(instance);
+	const char *wrong = what_is_wrong(coordinator, instance);
 	enum kvw_coverage coverage = wrong[0] == '\0' ? KVW_COVERAGE_FULL : KVW_COVERAGE_BLIND;
 
 	if (node == NULL || (node->wrong == wrong && node->coverage == coverage))
@@ -152,7 +232,9 @@ static void complain(struct kvw_coordinator *coordinator, struct kvw_cd_instance
 	bool without_worker = instance->registered && (node == NULL || node->count == 0) &&
 			      kvw_feed_now(coordinator->feed) - instance->came_ns > UNMAPPED_NS;
 	bool without_tokens =
-		instance->unnamed > UNNAMED_ENOUGH && instance->unnamed > instance->named;
+		(instance->unnamed > UNNAMED_ENOUGH && instance->unnamed > instance->named) ||
+		(instance->hashed > UNNAMED_ENOUGH && !coordinator->hashes.known &&
+			coordinator->hashes.count >= PROMPTS_ENOUGH);
 
 	if ((!without_worker && !without_tokens) || (node != NULL && node->complained))
 		return;
@@ -169,7 +251,7 @@ static void complain(struct kvw_coordinator *coordinator, struct kvw_cd_instance
 			instance->id, instance->ip);
 	else
 		kvw_warn("coordinator", "kvaware never matches instance=%s: %s", instance->id,
-			what_is_wrong(instance));
+			what_is_wrong(coordinator, instance));
 }
 
 /* --- mapping ---------------------------------------------------------------------------------- */
@@ -252,6 +334,8 @@ void kvw_coordinator_freed(void *ctx, struct kvw_cd_instance *instance)
 	"several LMCache servers have registered from this worker's address: set "                 \
 	"lmcache_instance "                                                                        \
 	"of the worker"
+static const char lacks_elsewhere[] =
+	"LMCache servers report to another replica of kvway: requests through this one go by text";
 #define LACKS_NAMED "the LMCache server that its lmcache_instance names has not registered"
 
 /* The only registered instance at the address that no worker names; NULL: none, or several, and
@@ -307,12 +391,36 @@ static void report_lack(struct kvw_coordinator *coordinator, uint32_t slot, cons
 	if (entry->lack == lack || coordinator->deps->config->kvaware_lmcache_pull[0] != '\0')
 		return;
 	entry->lack = lack;
-	kvw_feed_set_coverage(
-		coordinator->feed, slot, KVW_REPORTER_LMCACHE, KVW_COVERAGE_NONE, 0, lack);
+	kvw_feed_set_coverage(coordinator->feed, slot, KVW_REPORTER_LMCACHE,
+		lack == lacks_elsewhere ? KVW_COVERAGE_BLIND : KVW_COVERAGE_NONE, 0, lack);
+}
+
+/* Announces to the other replicas whether servers report here; true: they report to another one. If
+ * servers report to several, none knows all. */
+static bool reports_elsewhere(struct kvw_coordinator *coordinator)
+{
+	struct kvw_duty *duty = coordinator->deps->coordinating;
+	bool elsewhere = kvw_duty_elsewhere(duty, kvw_feed_now(coordinator->feed)), here = false;
+	const struct kvw_cd_instance *at;
+
+	if (duty == NULL)
+		return false;
+	TAILQ_FOREACH(at, &coordinator->cd->instances, entry)
+	here = here || at->registered;
+	atomic_store(&duty->wanted, here && coordinator->in_charge);
+	if (here && elsewhere && !coordinator->divided)
+		kvw_warn("coordinator",
+			"LMCache servers report to several replicas of kvway: this one does not "
+			"evict from L2, and the other one does not know what these servers hold; "
+			"--coordinator-url has to lead to one replica");
+	coordinator->divided = here && elsewhere;
+	return elsewhere && !here;
 }
 
 static void map_all(struct kvw_coordinator *coordinator)
 {
+	bool elsewhere = reports_elsewhere(coordinator);
+
 	for (uint32_t w = 0; w < coordinator->worker_count; w++) {
 		const char *lack = "";
 		struct kvw_cd_instance *wanted = coordinator->workers[w].worker == NULL
@@ -325,7 +433,7 @@ static void map_all(struct kvw_coordinator *coordinator)
 				map(coordinator, w, wanted);
 		}
 		if (wanted == NULL && coordinator->workers[w].worker != NULL)
-			report_lack(coordinator, w, lack);
+			report_lack(coordinator, w, elsewhere ? lacks_elsewhere : lack);
 	}
 }
 

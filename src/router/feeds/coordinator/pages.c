@@ -3,23 +3,12 @@
  */
 #include "feeds/coordinator/pages.h"
 
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-static void put_text(struct kvw_page *page, const char *name, const char *text)
-{
-	kvw_page_string(page, name);
-	kvw_page_json(page, kvw_slice_of(text));
-}
-
-static void put_number(struct kvw_page *page, const char *name, uint64_t value)
-{
-	kvw_page_string(page, name);
-	kvw_page_u64(page, value);
-}
-
-void kvw_cd_page_fraction(struct kvw_page *page, double value)
+static void put_fraction(struct kvw_page *page, double value)
 {
 	char text[40];
 
@@ -27,10 +16,49 @@ void kvw_cd_page_fraction(struct kvw_page *page, double value)
 	kvw_page_string(page, text);
 }
 
-static void put_flag(struct kvw_page *page, const char *name, bool flag)
+static void put_argument(struct kvw_page *page, char kind, va_list *args)
 {
-	kvw_page_string(page, name);
-	kvw_page_string(page, flag ? "true" : "false");
+	switch (kind) {
+	case 's':
+		kvw_page_json(page, kvw_slice_of(va_arg(*args, const char *)));
+		break;
+	case 'S':
+		kvw_page_json(page, va_arg(*args, struct kvw_slice));
+		break;
+	case 'd':
+		kvw_page_u64(page, va_arg(*args, unsigned));
+		break;
+	case 'u':
+		kvw_page_u64(page, va_arg(*args, uint64_t));
+		break;
+	case 'f':
+		put_fraction(page, va_arg(*args, double));
+		break;
+	case 'b':
+		kvw_page_string(page, va_arg(*args, int) != 0 ? "true" : "false");
+		break;
+	default:
+		kvw_page_string(page, va_arg(*args, const char *));
+	}
+}
+
+void kvw_cd_put(struct kvw_page *page, const char *format, ...)
+{
+	va_list args;
+
+	va_start(args, format);
+	while (*format != '\0') {
+		size_t plain = strcspn(format, "'%");
+
+		kvw_page_put(page, format, plain);
+		format += plain;
+		if (*format == '%')
+			put_argument(page, *++format, &args);
+		else if (*format != '\0')
+			kvw_page_put(page, "\"", 1);
+		format += *format != '\0';
+	}
+	va_end(args);
 }
 
 /* --- instances -------------------------------------------------------------------------------- */
@@ -45,16 +73,11 @@ void kvw_cd_page_instances(struct kvw_page *page, const struct kvw_cd *cd)
 	{
 		if (!at->registered)
 			continue;
-		put_text(page, first ? "{\"instance_id\":" : ",{\"instance_id\":", at->id);
-		put_text(page, ",\"ip\":", at->ip);
-		put_number(page, ",\"http_port\":", at->http_port);
-		kvw_page_string(page, ",\"registration_time\":");
-		kvw_cd_page_fraction(page, at->registered_s);
-		kvw_page_string(page, ",\"metadata\":");
-		kvw_page_string(page, at->metadata);
-		put_text(page, ",\"p2p_advertised_url\":", at->p2p_url);
-		put_number(page, ",\"mq_port\":", at->mq_port);
-		kvw_page_string(page, "}");
+		kvw_cd_put(page,
+			"%r{'instance_id':%s,'ip':%s,'http_port':%d,'registration_time':%f,"
+			"'metadata':%r,'p2p_advertised_url':%s,'mq_port':%d}",
+			first ? "" : ",", at->id, at->ip, at->http_port, at->registered_s,
+			at->metadata, at->p2p_url, at->mq_port);
 		first = false;
 	}
 	kvw_page_string(page, "]}");
@@ -84,19 +107,14 @@ static void put_lines(struct kvw_page *page, struct line *lines, size_t count)
 	qsort(lines, count, sizeof(*lines), compare_lines);
 	kvw_page_string(page, "[");
 	for (size_t i = 0; i < count; i++) {
-		put_text(page,
-			i == 0 ? "{\"tier\":" : ",{\"tier\":", kvw_ce_tier_name(lines[i].tier));
-		put_text(page, ",\"backend\":", lines[i].backend);
-		put_flag(page, ",\"shared\":", lines[i].shared);
-		put_number(page, ",\"used_bytes\":", lines[i].used);
-		put_number(page, ",\"capacity_bytes\":", lines[i].capacity);
-		kvw_page_string(page, ",\"usage_ratio\":");
+		kvw_cd_put(page,
+			"%r{'tier':%s,'backend':%s,'shared':%b,'used_bytes':%u,"
+			"'capacity_bytes':%u,'usage_ratio':",
+			i == 0 ? "" : ",", kvw_ce_tier_name(lines[i].tier), lines[i].backend,
+			lines[i].shared, lines[i].used, lines[i].capacity);
 		if (lines[i].capacity > 0)
-			kvw_cd_page_fraction(
-				page, (double)lines[i].used / (double)lines[i].capacity);
-		else
-			kvw_page_string(page, "null");
-		kvw_page_string(page, "}");
+			put_fraction(page, (double)lines[i].used / (double)lines[i].capacity);
+		kvw_page_string(page, lines[i].capacity > 0 ? "}" : "null}");
 	}
 	kvw_page_string(page, "]");
 }
@@ -147,10 +165,8 @@ static void put_usage(
 			lines[count++] = (struct line){declared->tier,
 				cd->backends[declared->backend], false, 0, declared->bytes};
 	}
-	put_text(page, "{\"instance_id\":", instance->id);
-	put_flag(page, ",\"registered\":", instance->registered);
-	put_flag(page, ",\"declared_capacity\":", instance->declared.count > 0);
-	kvw_page_string(page, ",\"modules\":");
+	kvw_cd_put(page, "{'instance_id':%s,'registered':%b,'declared_capacity':%b,'modules':",
+		instance->id, instance->registered, instance->declared.count > 0);
 	put_lines(page, lines, count);
 	kvw_page_string(page, "}");
 }
@@ -237,25 +253,18 @@ void kvw_cd_page_key(struct kvw_page *page, const struct kvw_ce_key *key)
 
 		kvw_page_put(page, (const char[]){digits[byte >> 4], digits[byte & 15]}, 2);
 	}
-	kvw_page_string(page, "\",\"model_name\":");
-	kvw_page_json(page, key->model);
-	put_number(page, ",\"kv_rank\":", key->rank);
-	put_number(page, ",\"object_group_id\":", key->group);
-	kvw_page_string(page, ",\"cache_salt\":");
-	kvw_page_json(page, key->salt);
-	kvw_page_string(page, "}");
+	kvw_cd_put(page, "','model_name':%S,'kv_rank':%d,'object_group_id':%d,'cache_salt':%S}",
+		key->model, key->rank, key->group, key->salt);
 }
 
 static void put_placement(
 	struct kvw_page *page, const struct kvw_cd *cd, const struct kvw_cd_placement *placement)
 {
-	put_text(page, "{\"instance_id\":", placement->instance->id);
-	put_number(page, ",\"incarnation\":", placement->incarnation);
-	put_text(page, ",\"tier\":", kvw_ce_tier_name(placement->tier));
-	put_text(page, ",\"backend\":", cd->backends[placement->backend]);
-	put_number(page, ",\"size_bytes\":", placement->size_bytes);
-	put_flag(page, ",\"shared\":", placement->shared);
-	kvw_page_string(page, "}");
+	kvw_cd_put(page,
+		"{'instance_id':%s,'incarnation':%u,'tier':%s,'backend':%s,'size_bytes':%u,"
+		"'shared':%b}",
+		placement->instance->id, placement->incarnation, kvw_ce_tier_name(placement->tier),
+		cd->backends[placement->backend], placement->size_bytes, placement->shared);
 }
 
 /* Order of a lookup's placements: instance, tier, backend. */
@@ -308,10 +317,11 @@ void kvw_cd_page_result(
 	if (object != NULL)
 		put_sorted(page, cd, object);
 	kvw_page_string(page, "],\"token_ids\":[");
-	for (uint32_t i = 0; binding != NULL && i < binding->token_count; i++)
-		put_number(page, i == 0 ? "" : ",", binding->tokens[i]);
-	put_number(page, "],\"access_count\":", object == NULL ? 0 : object->accesses);
-	kvw_page_string(page, "}");
+	for (uint32_t i = 0; binding != NULL && i < binding->token_count; i++) {
+		kvw_page_string(page, i == 0 ? "" : ",");
+		kvw_page_u64(page, binding->tokens[i]);
+	}
+	kvw_cd_put(page, "],'access_count':%u}", object == NULL ? 0 : object->accesses);
 }
 
 static bool passes(const struct kvw_cd *cd, const struct kvw_cd_placement *placement,
@@ -344,9 +354,8 @@ static void put_row(struct kvw_page *page, const struct kvw_cd *cd,
 		put_placement(page, cd, at);
 		first = false;
 	}
-	put_number(page, "],\"num_tokens\":", object->binding->token_count);
-	put_number(page, ",\"access_count\":", object->accesses);
-	kvw_page_string(page, "}");
+	kvw_cd_put(page, "],'num_tokens':%d,'access_count':%u}", object->binding->token_count,
+		object->accesses);
 }
 
 void kvw_cd_page_keys(
@@ -371,8 +380,7 @@ void kvw_cd_page_keys(
 		kvw_page_string(&rows, written++ == 0 ? "" : ",");
 		put_row(&rows, cd, object, filter);
 	}
-	put_number(page, "{\"total\":", total);
-	kvw_page_string(page, ",\"keys\":[");
+	kvw_cd_put(page, "{'total':%u,'keys':[", total);
 	kvw_page_put(page, rows.data, rows.len);
 	kvw_page_string(page, "]}");
 	page->failed |= rows.failed;
@@ -386,41 +394,31 @@ void kvw_cd_page_stats(struct kvw_page *page, const struct kvw_cd *cd)
 	const struct kvw_cd_instance *at;
 	bool first = true;
 
-	put_number(page, "{\"num_keys\":", cd->object_count);
-	put_number(page,
-		",\"num_placements\":", cd->tier_count[KVW_CE_L1] + cd->tier_count[KVW_CE_L2]);
-	kvw_page_string(page, ",\"l1_keys_by_instance\":{");
+	kvw_cd_put(page, "{'num_keys':%u,'num_placements':%u,'l1_keys_by_instance':{",
+		(uint64_t)cd->object_count, cd->tier_count[KVW_CE_L1] + cd->tier_count[KVW_CE_L2]);
 	TAILQ_FOREACH(at, &cd->instances, entry)
 	{
 		if (!at->reports)
 			continue;
-		put_text(page, first ? "" : ",", at->id);
-		put_number(page, ":", at->l1_objects);
+		kvw_cd_put(page, "%r%s:%u", first ? "" : ",", at->id, at->l1_objects);
 		first = false;
 	}
 	/* The index for lookups of texts at any position, which LMCache has off by default. */
-	kvw_page_string(page, "},\"blend\":{\"num_contents\":0,\"num_chunks\":0,\"num_claims\":0,"
-			      "\"num_namespaces\":0,\"table_size\":1024}");
-	put_number(page, ",\"l1_count\":", cd->tier_count[KVW_CE_L1]);
-	put_number(page, ",\"l1_size_bytes\":", cd->tier_bytes[KVW_CE_L1]);
-	put_number(page, ",\"l2_count\":", cd->tier_count[KVW_CE_L2]);
-	put_number(page, ",\"l2_size_bytes\":", cd->tier_bytes[KVW_CE_L2]);
-	kvw_page_string(page, "}");
+	kvw_cd_put(page,
+		"},'blend':{'num_contents':0,'num_chunks':0,'num_claims':0,'num_namespaces':0,"
+		"'table_size':1024},'l1_count':%u,'l1_size_bytes':%u,'l2_count':%u,"
+		"'l2_size_bytes':%u}",
+		cd->tier_count[KVW_CE_L1], cd->tier_bytes[KVW_CE_L1], cd->tier_count[KVW_CE_L2],
+		cd->tier_bytes[KVW_CE_L2]);
 }
 
 static void put_gauge(struct kvw_page *page, const char *name, const char *help,
 	const uint64_t values[KVW_CE_TIERS])
 {
-	char head[200];
-
-	(void)snprintf(head, sizeof(head), "# HELP %s %s\n# TYPE %s gauge\n", name, help, name);
-	kvw_page_string(page, head);
-	for (int tier = 0; tier < KVW_CE_TIERS; tier++) {
-		(void)snprintf(head, sizeof(head), "%s{tier=\"%s\"} ", name,
-			kvw_ce_tier_name((enum kvw_ce_tier)tier));
-		put_number(page, head, values[tier]);
-		kvw_page_string(page, "\n");
-	}
+	kvw_cd_put(page, "# HELP %r %r\n# TYPE %r gauge\n", name, help, name);
+	for (int tier = 0; tier < KVW_CE_TIERS; tier++)
+		kvw_cd_put(page, "%r{tier=%s} %u\n", name,
+			kvw_ce_tier_name((enum kvw_ce_tier)tier), values[tier]);
 }
 
 void kvw_cd_page_metrics(struct kvw_page *page, const struct kvw_cd *cd)

@@ -9,6 +9,11 @@
 #include "base/page.h"
 #include "feeds/coordinator/directory.h"
 
+/* Appends a format in which ' stands for ". Its arguments: %s, %S: a text or a struct kvw_slice, as
+ * a JSON string; %d, %u: an unsigned or a uint64_t; %f: a double, with all digits; %b: an int, as a
+ * truth value; %r: a text as it is. */
+void kvw_cd_put(struct kvw_page *page, const char *format, ...);
+
 /* GET /instances */
 void kvw_cd_page_instances(struct kvw_page *page, const struct kvw_cd *cd);
 
@@ -51,9 +56,6 @@ struct kvw_cd_pin_filter {
 };
 void kvw_cd_page_pins(
 	struct kvw_page *page, const struct kvw_cd *cd, const struct kvw_cd_pin_filter *filter);
-
-/* A number with all its digits. */
-void kvw_cd_page_fraction(struct kvw_page *page, double value);
 
 /* GET /directory/stats */
 void kvw_cd_page_stats(struct kvw_page *page, const struct kvw_cd *cd);

@@ -87,6 +87,16 @@ struct kvw_coordinator_prefetch {
 	uint64_t begun, failures, keys;
 };
 
+#define KVW_COORDINATOR_FIRSTS 64u
+
+/* Whether entries without token ids have hashes that kvway computes, too. */
+struct kvw_coordinator_hashes {
+	bool known;        /* one was recognized */
+	_Atomic bool asks; /* none was, and there are such entries; read by any thread */
+	uint64_t count;    /* of the prompts sent meanwhile, the last of which are here: */
+	uint8_t firsts[KVW_COORDINATOR_FIRSTS][KVW_BLAKE3_BYTES]; /* hashes of their first chunks */
+};
+
 /* The listing of a server's L2. */
 struct kvw_coordinator_listing {
 	bool asking;
@@ -109,6 +119,7 @@ struct kvw_coordinator {
 	bool in_charge;       /* no other process is the coordinator, neither still nor already */
 	bool handed;          /* records of the process before us were read */
 	bool remap;           /* instances or workers have changed */
+	bool divided;         /* servers report here and to another replica; the log says so */
 	uint32_t only_worker; /* kvw_coordinator_l1 writes to this one; UINT32_MAX: to all */
 	int64_t ticked_ns, complained_ns;
 	_Atomic int64_t timeout_ns;
@@ -119,6 +130,7 @@ struct kvw_coordinator {
 	struct kvw_coordinator_snapshot snapshot;
 	struct kvw_coordinator_prefetch prefetch;
 	struct kvw_coordinator_listing listing;
+	struct kvw_coordinator_hashes hashes;
 	int listen_fd; /* owned; -1: none, not yet, or not any more */
 	char bound[KVW_LISTEN_TEXT];
 
@@ -127,6 +139,12 @@ struct kvw_coordinator {
 	struct kvw_coordinator_stats stats;
 };
 
+/* The coordinator whose client this is. */
+static inline struct kvw_coordinator *kvw_cr_of(const struct kvw_conn *conn)
+{
+	return ((struct kvw_coordinator_server *)conn->clients)->coordinator;
+}
+
 /* --- nodes.c: instances and workers, and the exact index --- */
 
 /* kvw_cd_options.l1, can_name and freed; ctx is the coordinator. */
@@ -134,6 +152,10 @@ void kvw_coordinator_l1(
 	void *ctx, struct kvw_cd_instance *instance, struct kvw_cd_object *object, bool holds);
 bool kvw_coordinator_can_name(void *ctx, const struct kvw_cd_object *object);
 void kvw_coordinator_freed(void *ctx, struct kvw_cd_instance *instance);
+
+/* A prompt is sent to a worker: its first chunk may be one whose hash is reported. Any thread. */
+void kvw_coordinator_note_first(
+	struct kvw_coordinator *coordinator, const struct kvw_kvprompt *prompt);
 
 /* Follows workers that come, go or move, and maps instances that changed. */
 void kvw_coordinator_follow(struct kvw_coordinator *coordinator);
@@ -145,13 +167,15 @@ void kvw_coordinator_purged(struct kvw_coordinator *coordinator, uint32_t worker
 
 /* --- routes.c: requests --- */
 
-void kvw_coordinator_request(struct kvw_conn *conn, struct kvw_coordinator *coordinator);
+void kvw_coordinator_request(struct kvw_conn *conn);
 /* {"detail": message} with this status; extra: whole field lines, "": none. */
-void kvw_coordinator_error(struct kvw_conn *conn, struct kvw_coordinator *coordinator, int status,
-	const char *extra, const char *message);
+void kvw_coordinator_error(
+	struct kvw_conn *conn, int status, const char *extra, const char *message);
 
 /* --- evict.c: what a coordinator owes the shared L2 --- */
 
+/* Does this process evict, and no other replica? */
+bool kvw_coordinator_evicts(const struct kvw_coordinator *coordinator);
 /* Sends a request to delete, if something is to be deleted and none is under way. */
 void kvw_coordinator_evict(struct kvw_coordinator *coordinator);
 /* Bytes that the shared pools may hold; 0: not known. */
@@ -162,6 +186,10 @@ uint64_t kvw_coordinator_cap(const struct kvw_coordinator *coordinator);
 void kvw_coordinator_list_tick(struct kvw_coordinator *coordinator, int64_t now_ns);
 
 /* --- prefetch.c: for chosen workers --- */
+
+/* A request with this prompt goes to the worker. Any thread. */
+void kvw_coordinator_prefetch(
+	struct kvw_coordinator *coordinator, uint32_t worker, const struct kvw_kvprompt *prompt);
 
 void kvw_coordinator_prefetch_tick(struct kvw_coordinator *coordinator, int64_t now_ns);
 /* After the calls are closed. */
@@ -184,8 +212,7 @@ void kvw_coordinator_snapshot_end(struct kvw_coordinator *coordinator);
 /* --- cache_routes.c: /quota and /cache --- */
 
 /* False: the path is none of them. */
-bool kvw_coordinator_cache_request(struct kvw_conn *conn, struct kvw_coordinator *coordinator,
-	struct kvw_slice path) KVW_MUST_CHECK;
+bool kvw_coordinator_cache_request(struct kvw_conn *conn, struct kvw_slice path) KVW_MUST_CHECK;
 
 /* --- serve.c: the listener and its clients --- */
 

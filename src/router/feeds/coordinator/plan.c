@@ -284,9 +284,7 @@ bool kvw_cd_plan(struct kvw_cd *cd, uint64_t cap, int64_t now_ns, struct kvw_cd_
 	plan->in_vain = plan->keys == 0 && planning.steps > 0;
 	if (plan->keys == 0)
 		return false;
-	kvw_page_string(&plan->body, "],\"tier\":\"l2\",\"adapter\":");
-	kvw_page_json(&plan->body, kvw_slice_of(plan->backend));
-	kvw_page_string(&plan->body, "}");
+	kvw_cd_put(&plan->body, "],'tier':'l2','adapter':%s}", plan->backend);
 	return true;
 }
 

@@ -159,17 +159,10 @@ static void write_body(
 	size_t count =
 		found.chunks * (size_t)fetch->coordinator->deps->config->kvaware_lmcache_chunk;
 
-	kvw_page_string(page, "{\"model_name\":");
-	kvw_page_json(page, found.model);
-	kvw_page_string(page, ",\"world_size\":");
-	kvw_page_u64(page, found.world);
-	kvw_page_string(page, ",\"cache_salt\":");
-	kvw_page_json(page, kvw_slice_of(fetch->salt));
-	kvw_page_string(page, ",\"token_ids\":[");
-	for (size_t i = 0; i < count; i++) {
-		kvw_page_string(page, i == 0 ? "" : ",");
-		kvw_page_u64(page, fetch->tokens[i]);
-	}
+	kvw_cd_put(page, "{'model_name':%S,'world_size':%d,'cache_salt':%s,'token_ids':[",
+		found.model, found.world, fetch->salt);
+	for (size_t i = 0; i < count; i++)
+		kvw_cd_put(page, i == 0 ? "%d" : ",%d", fetch->tokens[i]);
 	kvw_page_string(page, "]}");
 }
 
@@ -287,7 +280,7 @@ void kvw_coordinator_prefetch_end(struct kvw_coordinator *coordinator)
 
 /* --- any thread ------------------------------------------------------------------------------- */
 
-void kvw_coordinator_routed(
+void kvw_coordinator_prefetch(
 	struct kvw_coordinator *coordinator, uint32_t worker, const struct kvw_kvprompt *prompt)
 {
 	const struct kvw_config *config = coordinator->deps->config;

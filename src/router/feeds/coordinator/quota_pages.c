@@ -24,14 +24,10 @@ static void put_status(struct kvw_page *page, struct kvw_slice text, const struc
 {
 	bool limited = salt != NULL && salt->limited && tier == KVW_CE_L2;
 
-	kvw_page_string(page, "{\"cache_salt\":");
-	kvw_page_json(page, text);
-	kvw_page_string(page, ",\"quota_limit_gb\":");
-	kvw_cd_page_fraction(page, limited ? (double)salt->limit / GIB : 0);
-	kvw_page_string(page, limited ? ",\"quota_exists\":true,\"usage_gb\":"
-				      : ",\"quota_exists\":false,\"usage_gb\":");
-	kvw_cd_page_fraction(page, salt == NULL ? 0 : (double)salt->bytes[tier] / GIB);
-	kvw_page_string(page, "}");
+	kvw_cd_put(page,
+		"{'cache_salt':%S,'quota_limit_gb':%f,'quota_exists':%b,'usage_gb':%f}", text,
+		limited ? (double)salt->limit / GIB : 0.0, limited,
+		salt == NULL ? 0.0 : (double)salt->bytes[tier] / GIB);
 }
 
 void kvw_cd_page_quota(struct kvw_page *page, const struct kvw_cd *cd, struct kvw_slice salt,
@@ -54,9 +50,7 @@ void kvw_cd_page_quotas(struct kvw_page *page, const struct kvw_cd *cd, enum kvw
 	if (at->bytes[tier] > 0 || (at->limited && tier == KVW_CE_L2))
 		sorted[count++] = at;
 	qsort(sorted, count, sizeof(sorted[0]), compare_salts);
-	kvw_page_string(page, "{\"total_gb\":");
-	kvw_cd_page_fraction(page, (double)cd->tier_bytes[tier] / GIB);
-	kvw_page_string(page, ",\"by_cache_salt\":[");
+	kvw_cd_put(page, "{'total_gb':%f,'by_cache_salt':[", (double)cd->tier_bytes[tier] / GIB);
 	for (size_t i = 0; i < count; i++) {
 		kvw_page_string(page, i == 0 ? "" : ",");
 		put_status(
@@ -83,13 +77,9 @@ void kvw_cd_page_pins(
 			continue;
 		kvw_page_string(&rows, written++ == 0 ? "{\"key\":" : ",{\"key\":");
 		kvw_cd_page_key(&rows, &key);
-		kvw_page_string(&rows, ",\"pin_count\":");
-		kvw_page_u64(&rows, pin->count);
-		kvw_page_string(&rows, "}");
+		kvw_cd_put(&rows, ",'pin_count':%u}", pin->count);
 	}
-	kvw_page_string(page, "{\"total\":");
-	kvw_page_u64(page, total);
-	kvw_page_string(page, ",\"pins\":[");
+	kvw_cd_put(page, "{'total':%u,'pins':[", total);
 	kvw_page_put(page, rows.data == NULL ? "" : rows.data, rows.len);
 	page->failed |= rows.failed;
 	free(rows.data);

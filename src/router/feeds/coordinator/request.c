@@ -34,52 +34,42 @@ void kvw_cr_answer_take(struct kvw_conn *conn, int status, struct kvw_page *page
 	free(page->data);
 }
 
-void kvw_coordinator_error(struct kvw_conn *conn, struct kvw_coordinator *coordinator, int status,
-	const char *extra, const char *message)
+void kvw_coordinator_error(
+	struct kvw_conn *conn, int status, const char *extra, const char *message)
 {
 	struct kvw_page page = {0};
 
-	coordinator->refused++;
-	kvw_page_string(&page, "{\"detail\":");
-	kvw_page_json(&page, kvw_slice_of(message));
-	kvw_page_string(&page, "}");
+	kvw_cr_of(conn)->refused++;
+	kvw_cd_put(&page, "{'detail':%s}", message);
 	kvw_cr_answer(conn, status, "application/json", extra, &page);
 	free(page.data);
 }
 
-void kvw_cr_answer_keys_take(
-	struct kvw_conn *conn, struct kvw_coordinator *coordinator, struct kvw_page *page)
+void kvw_cr_answer_keys_take(struct kvw_conn *conn, struct kvw_page *page)
 {
 	if (page->len <= KVW_CD_PAGE_MOST) {
 		kvw_cr_answer_take(conn, 200, page);
 		return;
 	}
 	free(page->data);
-	kvw_coordinator_error(conn, coordinator, 413, "",
+	kvw_coordinator_error(conn, 413, "",
 		"the answer would have more than 64 MiB: ask for fewer keys at once");
 }
 
-void kvw_cr_refuse_value(struct kvw_conn *conn, struct kvw_coordinator *coordinator,
-	const char *place, const char *name, const char *message)
+void kvw_cr_refuse_value(
+	struct kvw_conn *conn, const char *place, const char *name, const char *message)
 {
 	struct kvw_page page = {0};
 
-	coordinator->refused++;
-	kvw_page_string(&page, "{\"detail\":[{\"type\":\"value_error\",\"loc\":[\"");
-	kvw_page_string(&page, place);
-	kvw_page_string(&page, "\"");
-	if (name != NULL) {
-		kvw_page_string(&page, ",");
-		kvw_page_json(&page, kvw_slice_of(name));
-	}
-	kvw_page_string(&page, "],\"msg\":");
-	kvw_page_json(&page, kvw_slice_of(message));
-	kvw_page_string(&page, "}]}");
+	kvw_cr_of(conn)->refused++;
+	kvw_cd_put(&page, "{'detail':[{'type':'value_error','loc':[%s", place);
+	if (name != NULL)
+		kvw_cd_put(&page, ",%s", name);
+	kvw_cd_put(&page, "],'msg':%s}]}", message);
 	kvw_cr_answer_take(conn, 422, &page);
 }
 
-bool kvw_cr_only_method(
-	struct kvw_conn *conn, struct kvw_coordinator *coordinator, const char *allowed)
+bool kvw_cr_only_method(struct kvw_conn *conn, const char *allowed)
 {
 	struct kvw_slice method = conn->clients->head.method;
 	const char *found;
@@ -93,75 +83,28 @@ bool kvw_cr_only_method(
 		found += len;
 	}
 	(void)snprintf(extra, sizeof(extra), "Allow: %s\r\n", allowed);
-	kvw_coordinator_error(conn, coordinator, 405, extra, "Method Not Allowed");
+	kvw_coordinator_error(conn, 405, extra, "Method Not Allowed");
 	return false;
 }
 
 /* --- requests' parts -------------------------------------------------------------------------- */
-
-bool kvw_cr_decode(struct kvw_slice coded, bool plus, char *text, size_t room, size_t *len)
-{
-	*len = 0;
-	for (size_t i = 0; i < coded.len; i++) {
-		char c = coded.data[i];
-
-		if (*len + 1 >= room)
-			return false;
-		if (c == '%') {
-			if (coded.len - i < 3 || !kvw_char_is(coded.data[i + 1], KVW_CHAR_HEX) ||
-				!kvw_char_is(coded.data[i + 2], KVW_CHAR_HEX))
-				return false;
-			c = (char)(kvw_char_hex(coded.data[i + 1]) << 4 |
-				   kvw_char_hex(coded.data[i + 2]));
-			i += 2;
-			if (c == '\0')
-				return false;
-		} else if (plus && c == '+') {
-			c = ' ';
-		}
-		text[(*len)++] = c;
-	}
-	text[*len] = '\0';
-	return true;
-}
 
 bool kvw_cr_is_method(const struct kvw_conn *conn, const char *method)
 {
 	return kvw_slice_equal(conn->clients->head.method, kvw_slice_of(method));
 }
 
-struct kvw_slice kvw_cr_path(const struct kvw_head *head)
-{
-	const char *mark = memchr(head->target.data, '?', head->target.len);
-
-	return (struct kvw_slice){head->target.data,
-		mark == NULL ? head->target.len : (size_t)(mark - head->target.data)};
-}
-
 bool kvw_cr_parameter(const struct kvw_head *head, const char *name, char *text, size_t room)
 {
-	struct kvw_slice path = kvw_cr_path(head), wanted = kvw_slice_of(name);
-	const char *at = path.data + path.len + 1, *end = head->target.data + head->target.len;
+	struct kvw_slice coded;
 	size_t len;
 
-	text[0] = '\0';
-	while (at < end) {
-		const char *stop = memchr(at, '&', (size_t)(end - at)), *sign;
-
-		stop = stop == NULL ? end : stop;
-		sign = memchr(at, '=', (size_t)(stop - at));
-		if (sign != NULL &&
-			kvw_slice_equal(wanted, (struct kvw_slice){at, (size_t)(sign - at)}))
-			return kvw_cr_decode(
-				(struct kvw_slice){sign + 1, (size_t)(stop - sign - 1)}, true, text,
-				room, &len);
-		at = stop + 1;
-	}
-	return true;
+	return kvw_target_query(head, name, &coded) &&
+	       kvw_target_decode(coded, true, text, room, &len);
 }
 
-bool kvw_cr_number(struct kvw_conn *conn, struct kvw_coordinator *coordinator, const char *name,
-	uint64_t least, uint64_t most, uint64_t *value)
+bool kvw_cr_number(
+	struct kvw_conn *conn, const char *name, uint64_t least, uint64_t most, uint64_t *value)
 {
 	char text[24], message[80], *stop;
 
@@ -180,11 +123,11 @@ bool kvw_cr_number(struct kvw_conn *conn, struct kvw_coordinator *coordinator, c
 	}
 	(void)snprintf(message, sizeof(message), "Input should be from %" PRIu64 " to %" PRIu64,
 		least, most);
-	kvw_cr_refuse_value(conn, coordinator, "query", name, message);
+	kvw_cr_refuse_value(conn, "query", name, message);
 	return false;
 }
 
-json_t *kvw_cr_body(struct kvw_conn *conn, struct kvw_coordinator *coordinator, size_t most)
+json_t *kvw_cr_body(struct kvw_conn *conn, size_t most)
 {
 	char message[64];
 	struct kvw_slice body = kvw_conn_body(conn);
@@ -193,47 +136,41 @@ json_t *kvw_cr_body(struct kvw_conn *conn, struct kvw_coordinator *coordinator, 
 
 	if (body.len > most) {
 		(void)snprintf(message, sizeof(message), "the body is above %zu MiB", most >> 20);
-		kvw_coordinator_error(conn, coordinator, 413, "", message);
+		kvw_coordinator_error(conn, 413, "", message);
 		return NULL;
 	}
 	object = json_loadb(body.data == NULL ? "" : body.data, body.len, 0, &error);
 	if (json_is_object(object))
 		return object;
 	json_decref(object);
-	kvw_cr_refuse_value(conn, coordinator, "body", NULL, "the body is no JSON object");
+	kvw_cr_refuse_value(conn, "body", NULL, "the body is no JSON object");
 	return NULL;
 }
 
-bool kvw_cr_read_key(const json_t *item, char hash[KVW_CE_HASH_MOST], struct kvw_ce_key *key)
+bool kvw_cr_read_key(json_t *item, char hash[KVW_CE_HASH_MOST], struct kvw_ce_key *key)
 {
-	const json_t *digits = json_object_get(item, "chunk_hash_hex");
-	const json_t *model = json_object_get(item, "model_name");
-	const json_t *salt = json_object_get(item, "cache_salt");
-	const json_t *rank = json_object_get(item, "kv_rank");
-	const json_t *group = json_object_get(item, "object_group_id");
-	size_t len = json_string_length(digits);
+	const char *digits, *model, *salt = "";
+	json_int_t rank, group = 0;
+	size_t len;
 
-	if (!json_is_string(digits) || !json_is_string(model) || !json_is_integer(rank) ||
-		(salt != NULL && !json_is_string(salt)) ||
-		(group != NULL && !json_is_integer(group)) || len % 2 != 0 ||
-		len > 2 * KVW_CE_HASH_MOST || json_integer_value(rank) < 0 ||
-		json_integer_value(rank) > UINT32_MAX || json_integer_value(group) < 0 ||
-		json_integer_value(group) > UINT32_MAX)
+	if (json_unpack(item, "{s:s, s:s, s:I, s?I, s?s}", "chunk_hash_hex", &digits, "model_name",
+		    &model, "kv_rank", &rank, "object_group_id", &group, "cache_salt", &salt) != 0)
+		return false;
+	len = strlen(digits);
+	if (len % 2 != 0 || len > 2 * KVW_CE_HASH_MOST || rank < 0 || rank > UINT32_MAX ||
+		group < 0 || group > UINT32_MAX)
 		return false;
 	for (size_t i = 0; i < len; i += 2) {
-		const char *at = json_string_value(digits) + i;
-
-		if (!kvw_char_is(at[0], KVW_CHAR_HEX) || !kvw_char_is(at[1], KVW_CHAR_HEX))
+		if (!kvw_char_is(digits[i], KVW_CHAR_HEX) ||
+			!kvw_char_is(digits[i + 1], KVW_CHAR_HEX))
 			return false;
-		hash[i / 2] = (char)(kvw_char_hex(at[0]) << 4 | kvw_char_hex(at[1]));
+		hash[i / 2] = (char)(kvw_char_hex(digits[i]) << 4 | kvw_char_hex(digits[i + 1]));
 	}
 	*key = (struct kvw_ce_key){.hash = {hash, len / 2},
-		.model = {json_string_value(model), json_string_length(model)},
-		.salt = {salt == NULL ? "" : json_string_value(salt),
-			salt == NULL ? 0 : json_string_length(salt)},
-		.rank = (uint32_t)json_integer_value(rank),
-		.group = (uint32_t)json_integer_value(group)};
-	return key->model.len <= KVW_CE_MODEL_MOST &&
-	       memchr(key->model.data, '@', key->model.len) == NULL &&
+		.model = kvw_slice_of(model),
+		.salt = kvw_slice_of(salt),
+		.rank = (uint32_t)rank,
+		.group = (uint32_t)group};
+	return key->model.len <= KVW_CE_MODEL_MOST && strchr(model, '@') == NULL &&
 	       key->salt.len <= KVW_CE_SALT_MOST && kvw_ce_is_salt(key->salt);
 }

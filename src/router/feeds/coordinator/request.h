@@ -10,6 +10,7 @@
 #include <jansson.h>
 
 #include "feeds/coordinator/parts.h"
+#include "http/target.h"
 
 #define KVW_CR_SMALL_MOST  ((size_t)1 << 20)  /* bytes of a body without token ids */
 #define KVW_CR_TOKENS_MOST ((size_t)16 << 20) /* of one with them */
@@ -21,38 +22,30 @@ void kvw_cr_answer(struct kvw_conn *conn, int status, const char *type, const ch
 	const struct kvw_page *page);
 void kvw_cr_answer_take(struct kvw_conn *conn, int status, struct kvw_page *page); /* JSON */
 /* The same for an answer with keys, unless it is too long. */
-void kvw_cr_answer_keys_take(
-	struct kvw_conn *conn, struct kvw_coordinator *coordinator, struct kvw_page *page);
+void kvw_cr_answer_keys_take(struct kvw_conn *conn, struct kvw_page *page);
 /* A part of the request is not as it has to be: 422 in FastAPI's form. place: "body", "query".
  * name: NULL: the whole. */
-void kvw_cr_refuse_value(struct kvw_conn *conn, struct kvw_coordinator *coordinator,
-	const char *place, const char *name, const char *message);
+void kvw_cr_refuse_value(
+	struct kvw_conn *conn, const char *place, const char *name, const char *message);
 
 /* --- parts of a request ----------------------------------------------------------------------- */
 
 /* False: it is answered. allowed: methods, separated by ", ". */
-bool kvw_cr_only_method(struct kvw_conn *conn, struct kvw_coordinator *coordinator,
-	const char *allowed) KVW_MUST_CHECK;
+bool kvw_cr_only_method(struct kvw_conn *conn, const char *allowed) KVW_MUST_CHECK;
 bool kvw_cr_is_method(const struct kvw_conn *conn, const char *method);
 
-/* The target without its query. */
-struct kvw_slice kvw_cr_path(const struct kvw_head *head);
-/* %XX decoded, and + if plus; false: it cannot be read, or has no room. */
-bool kvw_cr_decode(
-	struct kvw_slice coded, bool plus, char *text, size_t room, size_t *len) KVW_MUST_CHECK;
 /* A parameter of the query, decoded; "" if it is not there. False: it cannot be read. */
 bool kvw_cr_parameter(
 	const struct kvw_head *head, const char *name, char *text, size_t room) KVW_MUST_CHECK;
 /* A number of the query within its limits; absent: value stays. False: it is answered. */
-bool kvw_cr_number(struct kvw_conn *conn, struct kvw_coordinator *coordinator, const char *name,
-	uint64_t least, uint64_t most, uint64_t *value) KVW_MUST_CHECK;
+bool kvw_cr_number(struct kvw_conn *conn, const char *name, uint64_t least, uint64_t most,
+	uint64_t *value) KVW_MUST_CHECK;
 /* The body as a JSON object of at most `most` bytes; NULL: it is answered. */
-json_t *kvw_cr_body(
-	struct kvw_conn *conn, struct kvw_coordinator *coordinator, size_t most) KVW_MUST_CHECK;
+json_t *kvw_cr_body(struct kvw_conn *conn, size_t most) KVW_MUST_CHECK;
 
 /* Reads a key in the form of LMCache's EncodedObjectKey; hash has room for its bytes. */
 bool kvw_cr_read_key(
-	const json_t *item, char hash[KVW_CE_HASH_MOST], struct kvw_ce_key *key) KVW_MUST_CHECK;
+	json_t *item, char hash[KVW_CE_HASH_MOST], struct kvw_ce_key *key) KVW_MUST_CHECK;
 
 /* --- resolve.c: token ids as keys ------------------------------------------------------------- */
 
@@ -66,8 +59,8 @@ struct kvw_cr_tokens {
 
 /* Reads model_name, world_size, token_ids and cache_salt. False: it is answered. needed: world_size
  * must be there, else it is 1. */
-bool kvw_cr_read_tokens(struct kvw_conn *conn, struct kvw_coordinator *coordinator,
-	const json_t *object, bool needed, struct kvw_cr_tokens *tokens) KVW_MUST_CHECK;
+bool kvw_cr_read_tokens(struct kvw_conn *conn, json_t *object, bool needed,
+	struct kvw_cr_tokens *tokens) KVW_MUST_CHECK;
 
 /* Calls fn with the keys of the complete chunks, each chunk's ranks in turn, until it returns
  * false. groups: with every object group under which the directory has the chunk, too. */

@@ -19,63 +19,52 @@ static const char *ids_fault(const json_t *ids)
 	size_t count = json_array_size(ids);
 
 	if (ids != NULL && !json_is_array(ids))
-		return "Input should be a valid list";
+		return "token_ids should be a valid list";
 	for (size_t i = 0; i < count; i++) {
 		const json_t *id = json_array_get(ids, i);
 
 		if (!json_is_integer(id) || json_integer_value(id) < 0 ||
 			json_integer_value(id) > UINT32_MAX)
-			return "Input should be token ids: integers from 0 to 4294967295";
+			return "token_ids should be integers from 0 to 4294967295";
 	}
 	return NULL;
 }
 
-bool kvw_cr_read_tokens(struct kvw_conn *conn, struct kvw_coordinator *coordinator,
-	const json_t *object, bool needed, struct kvw_cr_tokens *tokens)
+bool kvw_cr_read_tokens(
+	struct kvw_conn *conn, json_t *object, bool needed, struct kvw_cr_tokens *tokens)
 {
-	const json_t *model = json_object_get(object, "model_name");
-	const json_t *world = json_object_get(object, "world_size");
-	const json_t *salt = json_object_get(object, "cache_salt");
-	const char *fault;
+	const char *model, *salt = "", *fault;
+	json_int_t world = 1;
+	json_error_t error;
+	json_t *ids = NULL;
 
-	*tokens = (struct kvw_cr_tokens){.ids = json_object_get(object, "token_ids"),
-		.model = {json_string_value(model), json_string_length(model)},
-		.salt = KVW_SLICE(""),
-		.world = 1};
-	if (!json_is_string(model) || (!needed && tokens->model.len == 0) ||
-		tokens->model.len > KVW_CE_MODEL_MOST) {
-		kvw_cr_refuse_value(conn, coordinator, "body", "model_name",
-			model == NULL ? "Field required" : "Input should be a valid string");
+	if (json_unpack_ex(object, &error, 0,
+		    needed ? "{s:s, s:I, s?s, s?o}" : "{s:s, s?I, s?s, s?o}", "model_name", &model,
+		    "world_size", &world, "cache_salt", &salt, "token_ids", &ids) != 0) {
+		kvw_cr_refuse_value(conn, "body", NULL, error.text);
 		return false;
 	}
-	if ((world == NULL && needed) ||
-		(world != NULL && (!json_is_integer(world) || json_integer_value(world) < 1 ||
-					  json_integer_value(world) > WORLD_MOST))) {
-		kvw_cr_refuse_value(conn, coordinator, "body", "world_size",
-			world == NULL ? "Field required" : "Input should be from 1 to 255");
+	fault = world < 1 || world > WORLD_MOST ? "world_size should be from 1 to 255"
+		: strlen(model) > KVW_CE_MODEL_MOST || (!needed && model[0] == '\0')
+			? "model_name should have at most 1024 bytes, and one at least"
+			: ids_fault(ids);
+	if (fault != NULL) {
+		kvw_cr_refuse_value(conn, "body", NULL, fault);
 		return false;
 	}
-	tokens->world = world == NULL ? 1 : (uint32_t)json_integer_value(world);
-	fault = ids_fault(tokens->ids);
-	if (fault != NULL || (salt != NULL && !json_is_string(salt))) {
-		kvw_cr_refuse_value(conn, coordinator, "body",
-			fault != NULL ? "token_ids" : "cache_salt",
-			fault != NULL ? fault : "Input should be a valid string");
-		return false;
-	}
-	if (salt != NULL)
-		tokens->salt =
-			(struct kvw_slice){json_string_value(salt), json_string_length(salt)};
-	if (json_array_size(tokens->ids) > IDS_MOST ||
-		memchr(tokens->model.data, '@', tokens->model.len) != NULL ||
+	*tokens = (struct kvw_cr_tokens){.ids = ids,
+		.model = kvw_slice_of(model),
+		.salt = kvw_slice_of(salt),
+		.world = (uint32_t)world};
+	if (json_array_size(ids) > IDS_MOST || strchr(model, '@') != NULL ||
 		!kvw_ce_is_salt(tokens->salt)) {
-		kvw_coordinator_error(conn, coordinator, 400, "",
+		kvw_coordinator_error(conn, 400, "",
 			"at most 1000000 token_ids, no '@' in model_name, and a cache_salt of at "
 			"most 128 characters without '@', '/' and '\\'");
 		return false;
 	}
-	tokens->chunks = json_array_size(tokens->ids) /
-			 (size_t)coordinator->deps->config->kvaware_lmcache_chunk;
+	tokens->chunks =
+		json_array_size(ids) / (size_t)kvw_cr_of(conn)->deps->config->kvaware_lmcache_chunk;
 	return true;
 }
 

@@ -33,15 +33,15 @@ static struct kvw_coordinator_server *server_of(struct kvw_conn *conn)
 
 static void on_request(struct kvw_conn *conn)
 {
-	kvw_coordinator_request(conn, server_of(conn)->coordinator);
+	kvw_coordinator_request(conn);
 }
 
 static void on_refusal(
 	struct kvw_conn *conn, enum kvw_conn_refusal what, int status, const char *message)
 {
 	(void)what;
-	kvw_coordinator_error(conn, server_of(conn)->coordinator, status,
-		status == 405 ? "Allow: GET, POST, PUT, DELETE\r\n" : "", message);
+	kvw_coordinator_error(
+		conn, status, status == 405 ? "Allow: GET, POST, PUT, DELETE\r\n" : "", message);
 }
 
 static void turn_away_take(struct kvw_clients *clients, int fd, enum kvw_refusal why)
@@ -72,8 +72,7 @@ static bool on_head(struct kvw_conn *conn)
 	if (bytes > KVW_COORDINATOR_BODY_MOST)
 		return true; /* refused by its length */
 	if (server->bodies + bytes > KVW_COORDINATOR_BODIES_MOST) {
-		kvw_coordinator_error(conn, server->coordinator, 503, "Retry-After: 1\r\n",
-			"too many requests at once");
+		kvw_coordinator_error(conn, 503, "Retry-After: 1\r\n", "too many requests at once");
 		return false;
 	}
 	mine->claimed = bytes;

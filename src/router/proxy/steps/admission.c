@@ -12,7 +12,8 @@
 #include "proxy/pd.h"
 
 /* Lets the strategy pick for a request that may go to this worker alone. The reason stays the one
- * that the strategy had for the whole set. */
+ * that the strategy had for the whole set, and what the decision knew is limited by what it knew of
+ * that set. */
 static enum kvw_err pick_admitted(struct kvw_exchange *x, struct kvw_candidates *set)
 {
 	struct kvw_decision *decision = &x->attempt.decision;
@@ -24,6 +25,9 @@ static enum kvw_err pick_admitted(struct kvw_exchange *x, struct kvw_candidates 
 	for (size_t i = 0; i < x->loop->candidates.count; i++)
 		x->loop->candidates.items[i].usable &= x->loop->candidates.items[i].id == id;
 	err = kvw_request_pick(x, set);
+	if (err == KVW_OK && decision->knowledge == KVW_KNOWS_ALL &&
+		x->admission.knowledge > KVW_KNOWS_ALL)
+		decision->knowledge = KVW_KNOWS_OTHERS;
 	if (err != KVW_OK || decision->reason != KVW_REASON_ONLY)
 		return err;
 	if (strays && set->items[decision->pos].role == KVW_ROLE_PREFILL)

@@ -50,8 +50,7 @@ static enum kvw_stepped lease_run(struct kvw_exchange *x, struct kvw_way *way)
 		kvw_links_unhold(&loop->links, a->worker);
 	a->worker = loop->fleet->workers[a->decision.worker_id];
 	kvw_links_hold(&loop->links, a->worker);
-	kvw_trace_attempt(x->trace, loop->now_ns, a->worker->id, a->worker->use, a->decision.reason,
-		kvw_decision_cached(&a->decision));
+	kvw_trace_attempt(x->trace, loop->now_ns, a->worker->id, a->worker->use, &a->decision);
 	if (x->tried.attempts++ == 0 && ++loop->unpaid == KVW_BUDGET_BATCH) {
 		kvw_budget_pay(&loop->shared->repeats, loop->unpaid, x->config->retry_budget,
 			loop->now_ns);

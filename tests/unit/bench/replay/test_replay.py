@@ -1,4 +1,4 @@
-"""bench/run.sh replay and replay-pd on a made trace of sixty requests: lines, tables, a plot."""
+"""bench/run.sh replay, replay-pd and replay-mp on a made trace of sixty requests: lines, tables, a plot."""
 
 import json
 import os
@@ -52,6 +52,9 @@ def main(bench, build):
         assert {(line["pools"], line["rule"]) for line in roles} >= {
             ("", "mixed"), ("2:6", "seconds"), ("4:4", "dynamo"), ("6:2", "vllm proxy")}
         assert all(line["value"] > 0 for line in roles) and "of mixed's" in text
+        servers, text = run(bench, build, "--trace", trace, "--scale", "1", name="replay-mp")
+        assert {line["rule"] for line in servers} >= {"no servers", "2 GB/s, prefetch on"}
+        assert "replay-mp, simulated" in text
 
 
 if __name__ == "__main__":

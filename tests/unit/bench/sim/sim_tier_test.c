@@ -14,17 +14,23 @@
 /* What a listener to its reports believes it to hold. */
 struct listener {
 	bool held[KEYS];
+	uint32_t places[KEYS];
 	uint64_t order[256]; /* keys that came and went; evictions with the highest bit */
 	uint32_t count;
 };
 
-static void on_change(void *user, bool admit, uint64_t key)
+static void on_change(void *user, bool admit, uint64_t key, uint32_t place)
 {
 	struct listener *l = user;
 
 	ck_assert_uint_lt(key, KEYS);
 	ck_assert_int_ne(l->held[key], admit);
 	l->held[key] = admit;
+	if (!admit)
+		ck_assert_uint_eq(place, l->places[key]);
+	for (uint64_t other = 0; other < KEYS && admit; other++)
+		ck_assert(other == key || !l->held[other] || l->places[other] != place);
+	l->places[key] = place;
 	if (l->count < 256)
 		l->order[l->count++] = admit ? key : key | UINT64_C(1) << 63;
 }

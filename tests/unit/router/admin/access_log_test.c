@@ -80,6 +80,7 @@ START_TEST(a_forwarded_request)
 	record.predicted_prompt = 990;
 	record.predicted_cached = 512;
 	record.stream_chunks = 21;
+	record.knowledge = KVW_KNOWS_OTHERS;
 	root = line_of(&record);
 	ck_assert_str_eq(text_of(root, "ts"), "2026-01-01T00:00:00.123Z");
 	ck_assert_str_eq(text_of(root, "request_id"), "req-1");
@@ -91,6 +92,7 @@ START_TEST(a_forwarded_request)
 	ck_assert_str_eq(text_of(root, "end"), "complete");
 	ck_assert_str_eq(text_of(root, "worker"), fixture.urls[0]);
 	ck_assert_str_eq(text_of(root, "reason"), "prefix");
+	ck_assert_str_eq(text_of(root, "knowledge"), "degraded/others");
 	ck_assert(json_is_true(json_object_get(root, "stream")));
 	ck_assert_double_eq(number_of(root, "status"), 200);
 	ck_assert_double_eq(number_of(root, "attempts"), 1);
@@ -130,7 +132,8 @@ END_TEST
 START_TEST(what_is_unknown_is_absent)
 {
 	static const char *const absent[] = {"worker", "reason", "ttft_ms", "prompt_tokens",
-		"cached_tokens", "completion_tokens", "predicted_cached_tokens", "model"};
+		"cached_tokens", "completion_tokens", "predicted_cached_tokens", "model",
+		"knowledge"};
 	struct kvw_request_record record = {.end = KVW_END_LOCAL, .worker_id = UINT32_MAX,
 		.status = 400, .total_ns = -1};
 	json_t *root = line_of(&record);

@@ -178,6 +178,35 @@ START_TEST(adapter_salt_and_block_size_make_other_names)
 }
 END_TEST
 
+/* The hash of a chunk as a server reports it gives the key that a prompt has there. */
+START_TEST(a_reported_hash_is_the_key_of_the_prompts_chunk)
+{
+	struct kvw_kvchains all = {.count = 0};
+	struct kvw_kvprompt prompt = {.count = TOKENS, .cache_salt = KVW_SLICE("tenant")};
+	struct kvw_lmcache_chunks chunk;
+	uint32_t ids[TOKENS], space, again;
+	uint64_t root = kvw_kvspace_engine_root(16, KVW_SLICE(""), prompt.cache_salt);
+
+	for (uint32_t i = 0; i < TOKENS; i++)
+		ids[i] = i;
+	prompt.tokens = ids;
+	ck_assert_int_eq(kvw_kvspaces_positions(spaces, 16, &again), KVW_OK);
+	ck_assert_int_eq(kvw_kvspaces_hashes(spaces, 16, &space), KVW_OK);
+	ck_assert_uint_ne(space, again);
+	ck_assert_int_eq(kvw_kvspaces_hashes(spaces, 16, &again), KVW_OK);
+	ck_assert_uint_eq(space, again);
+	ck_assert_int_eq(kvw_kvchains_fill(&all, spaces, &prompt), KVW_OK);
+	ck_assert_uint_eq(all.chains[space].count, TOKENS / 16);
+	kvw_lmcache_chunks_start(&chunk);
+	for (uint32_t i = 0; i < TOKENS / 16; i++) {
+		kvw_lmcache_chunks_next(&chunk, ids + 16 * i, 16);
+		ck_assert_uint_eq(all.chains[space].keys[i],
+			kvw_kvspace_hash_key(root, chunk.hash));
+	}
+	kvw_kvchains_finish(&all);
+}
+END_TEST
+
 START_TEST(a_position_has_the_same_name_whatever_came_before)
 {
 	static uint32_t equal[TOKENS], changed[TOKENS];
@@ -263,6 +292,7 @@ int main(void)
 	tcase_add_test(tc, a_prompt_has_a_name_in_every_space);
 	tcase_add_test(tc, a_prompt_below_a_block_has_an_empty_chain);
 	tcase_add_test(tc, adapter_salt_and_block_size_make_other_names);
+	tcase_add_test(tc, a_reported_hash_is_the_key_of_the_prompts_chunk);
 	tcase_add_test(tc, a_position_has_the_same_name_whatever_came_before);
 	tcase_add_test(tc, readers_see_whole_spaces_while_one_writes);
 	return run_tcase("kvspace", tc);

@@ -65,6 +65,7 @@ START_TEST(nothing_is_traced_without_records)
 {
 	struct kvw_trace *trace = create(0, 64);
 	struct kvw_trace_way *way = kvw_trace_begin(kvw_trace_ring(trace, 0), START, WALL);
+	struct kvw_decision decision = {0};
 
 	ck_assert_ptr_null(trace);
 	ck_assert_ptr_null(way);
@@ -74,7 +75,7 @@ START_TEST(nothing_is_traced_without_records)
 	kvw_trace_limit(way, START, START + MS);
 	kvw_trace_step(way, START, "step", 1);
 	kvw_trace_wait(way, START, "what", START + MS);
-	kvw_trace_attempt(way, START, 1, 1, 1, 1);
+	kvw_trace_attempt(way, START, 1, 1, &decision);
 	kvw_trace_client(way, START, KVW_TRACE_CLIENT_LEFT);
 	kvw_trace_end(way, START, KVW_END_COMPLETE, 200, KVW_API_CHAT);
 	kvw_trace_destroy(trace);
@@ -86,6 +87,9 @@ START_TEST(a_way_under_way_and_ended)
 	struct kvw_trace *trace = create(4, 0);
 	struct kvw_trace_way *way = kvw_trace_begin(kvw_trace_ring(trace, 0), START, WALL);
 	struct kvw_trace_story story;
+	struct kvw_decision decision = {.reason = KVW_REASON_PREFIX,
+		.hit_tokens = {[KVW_TIER_DEVICE] = 512},
+		.knowledge = KVW_KNOWS_MISSED};
 
 	kvw_trace_name(way, KVW_SLICE("id-1"), KVW_API_CHAT);
 	kvw_trace_model(way, KVW_SLICE(""));
@@ -94,7 +98,7 @@ START_TEST(a_way_under_way_and_ended)
 	kvw_trace_note(way, START + MS, KVW_TRACE_REQUEST, 2);
 	kvw_trace_wait(way, START + MS, "room", START + 31 * MS);
 	kvw_trace_step(way, START + MS, "admission", 2);
-	kvw_trace_attempt(way, START + 2 * MS, 7, 3, 1, 512);
+	kvw_trace_attempt(way, START + 2 * MS, 7, 3, &decision);
 	kvw_trace_text(way, START + 3 * MS, KVW_TRACE_FAILED, 1, 0, "it broke");
 	kvw_trace_attempt_end(way, START + 3 * MS);
 	kvw_trace_attempt_end(way, START + 3 * MS); /* there is none */
@@ -115,6 +119,7 @@ START_TEST(a_way_under_way_and_ended)
 	ck_assert(has_text(&story, 2, "admission"));
 	ck_assert_uint_eq(story.notes[3].more, kvw_trace_worker(7, 3));
 	ck_assert_uint_eq(story.notes[3].number, 512);
+	ck_assert(has_text(&story, 3, "degraded/missed"));
 	ck_assert(has_text(&story, 4, "it broke"));
 	ck_assert_int_eq(story.notes[5].kind, KVW_TRACE_ATTEMPT_END);
 	ck_assert_str_eq(name_of(trace, &story.notes[6]), "slow");
@@ -138,6 +143,7 @@ START_TEST(many_states_leave_room_for_the_end)
 	struct kvw_trace *trace = create(1, 0);
 	struct kvw_trace_way *way = kvw_trace_begin(kvw_trace_ring(trace, 0), START, WALL);
 	struct kvw_trace_story story;
+	struct kvw_decision decision = {0};
 	char text[200];
 
 	memset(text, 'x', sizeof(text) - 1);
@@ -149,7 +155,7 @@ START_TEST(many_states_leave_room_for_the_end)
 	for (int i = 0; i < 6; i++)
 		kvw_trace_text(way, START, KVW_TRACE_FAILED, 1, 0, text);
 	for (int i = 0; i < 10; i++)
-		kvw_trace_attempt(way, START, 1, 1, 1, 1);
+		kvw_trace_attempt(way, START, 1, 1, &decision);
 	kvw_trace_end(way, START + INT64_C(10000000) * MS, KVW_END_COMPLETE, 200, KVW_API_CHAT);
 	ck_assert(find(trace, "id", &story));
 	ck_assert_uint_eq(story.note_count, KVW_TRACE_NOTES);

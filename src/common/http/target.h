@@ -1,0 +1,24 @@
+/*
+ * target.h - the parts of a request's target: its path and the parameters of its query.
+ *
+ * Pure functions; slices are borrowed from the head.
+ */
+#ifndef KVW_HTTP_TARGET_H
+#define KVW_HTTP_TARGET_H
+
+#include "http/head.h"
+
+/* Returns the target without its query. */
+struct kvw_slice kvw_target_path(const struct kvw_head *head);
+
+/* Decodes %XX, and '+' as a space if `plus`, with a NUL behind it. False: it cannot be read (or has
+ * %00), or has more than room - 1 bytes. */
+bool kvw_target_decode(
+	struct kvw_slice coded, bool plus, char *text, size_t room, size_t *len) KVW_MUST_CHECK;
+
+/* Sets *coded to the query's first parameter of that name; its data is NULL if there is none.
+ * False: a parameter has no name or no value. */
+bool kvw_target_query(
+	const struct kvw_head *head, const char *name, struct kvw_slice *coded) KVW_MUST_CHECK;
+
+#endif
