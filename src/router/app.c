@@ -242,6 +242,33 @@ static enum kvw_err ask_for_tickets(struct kvw_app *app)
 									     : refused(why);
 }
 
+static const char *variable(const char *name)
+{
+	return getenv(name);
+}
+
+/* Makes the records of requests, and starts the export of spans that are made from them. */
+static enum kvw_err start_trace(struct kvw_app *app)
+{
+	enum kvw_err err = kvw_otel_settings_make(
+		app->config, app->loop_count, variable, &app->tracing);
+
+	if (err == KVW_OK)
+		err = kvw_proxy_create_trace(
+			app->config, &app->tracing.sampling, app->loop_count, &app->trace);
+	if (err != KVW_OK || app->tracing.endpoint == NULL)
+		return err;
+	return kvw_otel_start(
+		&(struct kvw_otel_deps){
+			.settings = &app->tracing,
+			.trace = app->trace,
+			.fleet = app->fleet,
+			.made = kvw_metrics_made,
+			.arg = app->metrics,
+		},
+		&app->otel);
+}
+
 /* Starts all parts except those that accept clients of `listen`. */
 static enum kvw_err start_parts(struct kvw_app *app)
 {
@@ -295,7 +322,7 @@ static enum kvw_err start_parts(struct kvw_app *app)
 	err = kvw_access_log_create(config->log_access, app->loop_count, config->log_ring, stderr,
 		&app->access_log);
 	if (err == KVW_OK)
-		err = kvw_proxy_create_trace(config, app->loop_count, &app->trace);
+		err = start_trace(app);
 	if (err != KVW_OK)
 		return err;
 	return kvw_admin_start(
@@ -307,6 +334,7 @@ static enum kvw_err start_parts(struct kvw_app *app)
 			.memory = &app->memory,
 			.access_log = app->access_log,
 			.trace = app->trace,
+			.otel = app->otel == NULL ? NULL : kvw_otel_state(app->otel),
 			.auth = app->auth,
 			.sharing = app->sharing,
 			.state = app->state,
@@ -527,6 +555,8 @@ static void stop(struct kvw_app *app)
 	kvw_feed_stop(app->feed);
 	kvw_kvspaces_destroy(app->spaces);
 	kvw_access_log_destroy(app->access_log);
+	kvw_otel_stop(app->otel);
+	kvw_otel_settings_finish(&app->tracing);
 	kvw_trace_destroy(app->trace);
 	kvw_metrics_destroy(app->metrics);
 	kvw_fleet_destroy(app->fleet);

@@ -84,6 +84,7 @@ struct kvw_loop {
 	struct kvw_access_log *access_log;
 	struct kvw_admin *admin;
 	struct kvw_trace_ring *trace; /* NULL: requests are not traced */
+	bool joins; /* requests have a place in a distributed trace (tracing.h) */
 	struct kvw_tls *tls; /* TLS for clients; borrowed; NULL: plain HTTP */
 
 	/* For a strategy that wants exact tokens; sources NULL: the strategy wants none. */
