@@ -8,6 +8,7 @@ that is not being loaded sleeps.
 import hashlib
 import os
 import subprocess
+import sys
 import urllib.request
 
 import lib_report as report
@@ -160,6 +161,69 @@ def keys_size(stage, bare, keyed, body_kb):
                 {"kvway without keys": results[bare]}, strategy="prefixaware", body_kb=body_kb, threads=1, keys=True)
 
 
+# Takes messages with spans, reads nothing of them, and answers that all is well.
+COLLECTOR = """
+import http.server, sys
+class Handler(http.server.BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    def do_POST(self):
+        self.rfile.read(int(self.headers["content-length"]))
+        self.send_response(200)
+        self.send_header("content-length", "0")
+        self.end_headers()
+    def log_message(self, *_):
+        pass
+http.server.ThreadingHTTPServer(("127.0.0.1", int(sys.argv[1])), Handler).serve_forever()
+"""
+
+
+def start_with_traces(stage, ratio):
+    """kvway that exports the spans of this share of its requests to a collector on the load's core."""
+    port = stage.take_ports(1)[0]
+    stage.shop.start([sys.executable, "-c", COLLECTOR, str(port)], core=stage.load_core, log="collector.out")
+    taken = stage.take_ports(2)
+    proxy = start_kvway(stage.shop, stage.proxy_core, taken, stage.load.ports, "prefixaware", stage.options.build,
+                        extra=f"tracing:\n  endpoint: http://127.0.0.1:{port}\n  ratio: {ratio}\n")
+    proxy.admin = taken[1]
+    proxy.strategy = f"prefixaware, traces at {ratio * 100:g} %"
+    return proxy
+
+
+def count_of(page, name):
+    """The sum of a metric's samples."""
+    return sum(float(line.rsplit(" ", 1)[1]) for line in page.splitlines() if line.startswith((name + " ", name + "{")))
+
+
+def traces_size(stage, bare, traced, ratio, body_kb):
+    """One body size, both in each round: measures, prints, emits."""
+    options = stage.options
+
+    def job(proxy):
+        return stage.load.job("requests", port=proxy.port, pid=proxy.pid, body=body_kb * 1024, connections=32,
+                              warmup_ms=300, duration_ms=int(options.seconds * 1000))
+
+    results = interleave(stage, [bare, traced], job)
+    table(f"proxy with traces, {body_kb} KB bodies, 32 connections, {options.rounds} rounds of "
+          f"{options.seconds:g} s", ["", "CPU us/request", "spread", "of its core"],
+          cpu_rows(results, "cpu_us_per_request"))
+    emit_ratios("proxy", "cpu_us_per_request", "cpu_us_per_request", "us", results[traced],
+                {"kvway without traces": results[bare]}, strategy="prefixaware", body_kb=body_kb, threads=1, traces=ratio)
+
+
+def bench_traces(options):
+    """CPU per request with spans exported against none; the thread that exports them counts, too."""
+    with Stage(options) as stage:
+        bare, traced = stage.kvway("prefixaware"), start_with_traces(stage, options.traces)
+        for body_kb in options.body_kb:
+            traces_size(stage, bare, traced, options.traces, body_kb)
+        with urllib.request.urlopen(f"http://127.0.0.1:{traced.admin}/metrics") as page:
+            text = page.read().decode()
+    exported, dropped = (count_of(text, f"kvway_traces_{what}_total") for what in ("exported", "dropped"))
+    say(f"{exported:.0f} requests exported, {dropped:.0f} dropped")
+    if exported < 100:
+        raise BenchError("the collector got next to nothing")
+
+
 def start_with_legs(stage):
     """kvway that has each prompt prefilled by one of two workers and decoded by one of the others."""
     roles = "".join(f"  - {{url: http://127.0.0.1:{port}, role: {role}}}\n"
@@ -219,6 +283,9 @@ def bench_proxy(options):
     """CPU per request and requests per second against HAProxy and nginx."""
     if options.legs:
         bench_legs(options)
+        return
+    if options.traces is not None:
+        bench_traces(options)
         return
     if options.keys:
         with Stage(options) as stage:

@@ -207,6 +207,7 @@ enum kvw_err kvw_build_end(struct kvw_build *build, struct kvw_config **out)
 		kvw_rules_check_auth(build);
 		kvw_rules_check_admin(build);
 		kvw_rules_check_proxies(build);
+		kvw_rules_check_tracing(build);
 		kvw_model_aliases_resolve(build);
 		kvw_model_aliases_check(build);
 		kvw_model_groups_check(build);

@@ -54,6 +54,8 @@ enum kvw_pd_transfer {
 };
 enum kvw_group_sticky { KVW_GROUP_STICKY_SESSION, KVW_GROUP_STICKY_REQUEST };
 enum kvw_group_fallback { KVW_GROUP_FALLBACK_OTHERS, KVW_GROUP_FALLBACK_REFUSE };
+enum kvw_otlp_protocol { KVW_OTLP_PROTOBUF, KVW_OTLP_JSON };
+enum kvw_otlp_compression { KVW_OTLP_PLAIN, KVW_OTLP_GZIP };
 enum kvw_tls_version { KVW_TLS_1_2, KVW_TLS_1_3 };
 enum kvw_client_certificate { KVW_CLIENT_CERTIFICATE_REQUIRED, KVW_CLIENT_CERTIFICATE_ASKED };
 
@@ -80,6 +82,8 @@ enum kvw_client_certificate { KVW_CLIENT_CERTIFICATE_REQUIRED, KVW_CLIENT_CERTIF
 #define KVW_CTYPE_ENUM_tls_version enum kvw_tls_version
 #define KVW_CTYPE_ENUM_client_certificate enum kvw_client_certificate
 #define KVW_CTYPE_ENUM_proxy_protocol enum kvw_proxy_protocol
+#define KVW_CTYPE_ENUM_otlp_protocol enum kvw_otlp_protocol
+#define KVW_CTYPE_ENUM_otlp_compression enum kvw_otlp_compression
 #define KVW_CTYPE_ENUM_group_sticky enum kvw_group_sticky
 #define KVW_CTYPE_ENUM_group_fallback enum kvw_group_fallback
 #define KVW_CTYPE_ENUM_pd_transfer enum kvw_pd_transfer
@@ -269,6 +273,9 @@ struct kvw_model_groups kvw_config_groups(const struct kvw_config *config, struc
 bool kvw_group_has(const struct kvw_model_group *group, uint64_t label_key, uint64_t url_key);
 /* Returns the key of a worker's `group` or URL, which is a hash; 0 for an empty text. */
 uint64_t kvw_group_key(const char *text);
+
+/* Returns whether a text is a URL to which spans can be sent: http or https, and a host. */
+bool kvw_config_is_collector(const char *url);
 
 /* Copies an entry of `workers`; the copy must be released. */
 enum kvw_err kvw_worker_config_copy(

@@ -35,5 +35,7 @@ _Static_assert(
 		sizeof(enum kvw_group_sticky) == sizeof(int) && sizeof(enum kvw_role) == sizeof(int) &&
 		sizeof(enum kvw_pd_transfer) == sizeof(int) &&
 		sizeof(enum kvw_group_fallback) == sizeof(int) &&
+		sizeof(enum kvw_otlp_protocol) == sizeof(int) &&
+		sizeof(enum kvw_otlp_compression) == sizeof(int) &&
 		sizeof(enum kvw_decision_headers) == sizeof(int),
 	"an enum's word is copied as an int");

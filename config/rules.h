@@ -33,6 +33,9 @@ void kvw_rules_check_paths(struct kvw_build *build);
 void kvw_rules_check_admin(struct kvw_build *build);
 void kvw_rules_check_proxies(struct kvw_build *build);
 
+/* Checks tracing.*. */
+void kvw_rules_check_tracing(struct kvw_build *build);
+
 /* Checks kvaware.*. */
 void kvw_rules_check_kvaware(struct kvw_build *build);
 void kvw_rules_check_worker_events(struct kvw_report *report,

@@ -299,6 +299,7 @@ enum kvw_err kvw_rules_check_tls(struct kvw_build *build)
 			named_by(build, KVW_KEY_upstream_tls_key));
 	check_authorities(build, KVW_KEY_upstream_tls_ca_file);
 	check_authorities(build, KVW_KEY_auth_jwt_jwks_ca_file);
+	check_authorities(build, KVW_KEY_tracing_ca_file);
 	if (is_set(build, KVW_KEY_upstream_tls_ca_file) && build->config->upstream_tls_insecure)
 		kvw_report_mistake(build->walk.report,
 			build->met[KVW_KEY_upstream_tls_insecure].place,

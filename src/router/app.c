@@ -253,6 +253,33 @@ static enum kvw_err ask_for_tickets(struct kvw_app *app)
 									     : refused(why);
 }
 
+static const char *variable(const char *name)
+{
+	return getenv(name);
+}
+
+/* Makes the records of requests, and starts the export of spans that are made from them. */
+static enum kvw_err start_trace(struct kvw_app *app)
+{
+	enum kvw_err err = kvw_otel_settings_make(
+		app->config, app->loop_count, variable, &app->tracing);
+
+	if (err == KVW_OK)
+		err = kvw_proxy_create_trace(
+			app->config, &app->tracing.sampling, app->loop_count, &app->trace);
+	if (err != KVW_OK || app->tracing.endpoint == NULL)
+		return err;
+	return kvw_otel_start(
+		&(struct kvw_otel_deps){
+			.settings = &app->tracing,
+			.trace = app->trace,
+			.fleet = app->fleet,
+			.made = kvw_metrics_made,
+			.arg = app->metrics,
+		},
+		&app->otel);
+}
+
 /* Creates the parts that note requests: access log, trace, usage. */
 static enum kvw_err create_records(struct kvw_app *app)
 {
@@ -268,7 +295,7 @@ static enum kvw_err create_records(struct kvw_app *app)
 		config->log_ring, stderr, &app->access_log);
 
 	if (err == KVW_OK)
-		err = kvw_proxy_create_trace(config, app->loop_count, &app->trace);
+		err = start_trace(app);
 	return err == KVW_OK ? kvw_ledger_create(&options, &app->ledger) : err;
 }
 
@@ -335,6 +362,7 @@ static enum kvw_err start_parts(struct kvw_app *app)
 			.access_log = app->access_log,
 			.trace = app->trace,
 			.ledger = app->ledger,
+			.otel = app->otel == NULL ? NULL : kvw_otel_state(app->otel),
 			.auth = app->auth,
 			.sharing = app->sharing,
 			.state = app->state,
@@ -577,6 +605,8 @@ static void stop(struct kvw_app *app)
 	kvw_feed_stop(app->feed);
 	kvw_kvspaces_destroy(app->spaces);
 	kvw_access_log_destroy(app->access_log);
+	kvw_otel_stop(app->otel);
+	kvw_otel_settings_finish(&app->tracing);
 	kvw_trace_destroy(app->trace);
 	kvw_ledger_destroy(app->ledger);
 	kvw_metrics_destroy(app->metrics);

@@ -14,6 +14,7 @@
 #include "base/duty.h"
 #include "config/config.h"
 #include "proxy/dry.h"
+#include "otel/exporter.h"
 #include "server/sockets.h"
 #include "takeover/state.h"
 
@@ -51,6 +52,8 @@ struct kvw_app {
 	struct kvw_access_log *access_log;
 	struct kvw_trace *trace; /* NULL: requests are not traced */
 	struct kvw_ledger *ledger; /* NULL: usage is not counted */
+	struct kvw_otel_settings tracing;
+	struct kvw_otel *otel; /* NULL: no spans are exported */
 	struct kvw_admin *admin;
 	struct kvw_proxy *_Atomic proxy; /* atomic, since the control thread reads it, too */
 	struct kvw_dry_deps dry;         /* of explainer */

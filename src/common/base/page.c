@@ -108,8 +108,7 @@ void kvw_page_seconds(struct kvw_page *page, int64_t ns)
 	kvw_page_put(page, fraction, digits);
 }
 
-/* Returns the length of the well-formed UTF-8 sequence at p (RFC 3629); 0 if there is none. */
-static size_t utf8_length(const unsigned char *p, size_t left)
+size_t kvw_utf8_length(const unsigned char *p, size_t left)
 {
 	unsigned char least = 0x80, most = 0xBF; /* allowed range of the second byte */
 	size_t n;
@@ -184,7 +183,7 @@ size_t kvw_json_escape(char *out, size_t room, struct kvw_slice value)
 			break; /* everything is escaped, or there is no room */
 		if (p[i] < 0x80) {
 			piece = escape_code(escaped, p[i]);
-		} else if ((used = utf8_length(p + i, value.len - i)) == 2 && p[i] == 0xC2 &&
+		} else if ((used = kvw_utf8_length(p + i, value.len - i)) == 2 && p[i] == 0xC2 &&
 			   p[i + 1] < 0xA0) {
 			piece = escape_code(
 				/* some terminals take this for a control character */
@@ -221,7 +220,7 @@ void kvw_page_label(struct kvw_page *page, struct kvw_slice value)
 	const unsigned char *p = (const unsigned char *)value.data;
 
 	for (size_t i = 0, n; i < value.len; i += n) {
-		n = utf8_length(p + i, value.len - i);
+		n = kvw_utf8_length(p + i, value.len - i);
 		if (n == 0) {
 			kvw_page_string(page, "\xEF\xBF\xBD");
 			n = 1;

@@ -37,6 +37,10 @@ void kvw_page_label(struct kvw_page *page, struct kvw_slice value); /* inside it
  */
 size_t kvw_json_escape(char *out, size_t room, struct kvw_slice value);
 
+/* Returns the length of the well-formed UTF-8 sequence at p (RFC 3629), which has `left` bytes, at
+ * least 1; 0: there is none. */
+size_t kvw_utf8_length(const unsigned char *p, size_t left);
+
 /* Writes the decimal digits of a value; returns their number, at most 20. */
 size_t kvw_decimal(char *out, uint64_t value);
 

@@ -24,6 +24,8 @@ enum kvw_end {
 /* Returns the name of an end in metrics, access log and traces. */
 const char *kvw_end_name(enum kvw_end end);
 
+struct kvw_trace_context;
+
 struct kvw_request_record {
 	int64_t wall_ns;        /* start, wall clock */
 	int64_t start_ns;       /* start of the request, monotonic: when its first byte came */
@@ -77,6 +79,8 @@ struct kvw_request_record {
 	uint32_t prompt_tokens, cached_tokens, completion_tokens; /* from usage */
 	/* tokens that kvway has estimated, as the answer reports none; 0: not estimated */
 	uint32_t estimated_prompt, estimated_completion;
+	/* place in a distributed trace (trace/context.h); NULL: none */
+	const struct kvw_trace_context *trace;
 };
 
 #endif

@@ -11,14 +11,49 @@
 
 #define LABELS_MAX 8 /* most labels of a histogram, with `le` */
 
+/* OpenMetrics: a counter's samples end with _total, which its name does not. Returns the length of
+ * the name; *type is changed for a counter without that ending. */
+static size_t family_of(const struct kvw_metric_info *info, const char **type)
+{
+	static const char total[] = "_total";
+	size_t len = strlen(info->name), ending = sizeof(total) - 1;
+
+	if (strcmp(info->type, "counter") != 0)
+		return len;
+	if (len > ending && strcmp(info->name + len - ending, total) == 0)
+		return len - ending;
+	*type = "unknown";
+	return len;
+}
+
+/* Writes the text of a HELP line; OpenMetrics wants quotation marks escaped. */
+static void put_help(struct kvw_exposition *out, const char *help)
+{
+	size_t len;
+
+	for (; out->open && help[len = strcspn(help, "\"")] != '\0'; help += len + 1) {
+		kvw_page_put(&out->page, help, len);
+		kvw_page_string(&out->page, "\\\"");
+	}
+	kvw_page_string(&out->page, help);
+}
+
 void kvw_metric_head(struct kvw_exposition *out, const struct kvw_metric_info *info)
 {
-	const char *const pieces[] = {"# HELP ", info->name, " ", info->help, "\n# TYPE ",
-		info->name, " ", info->type, "\n"};
+	struct kvw_page *page = &out->page;
+	const char *type = info->type;
+	size_t len = out->open ? family_of(info, &type) : strlen(info->name);
 
 	out->info = info;
-	for (size_t i = 0; i < sizeof(pieces) / sizeof(pieces[0]); i++)
-		kvw_page_string(&out->page, pieces[i]);
+	kvw_page_string(page, "# HELP ");
+	kvw_page_put(page, info->name, len);
+	kvw_page_string(page, " ");
+	put_help(out, info->help);
+	kvw_page_string(page, "\n# TYPE ");
+	kvw_page_put(page, info->name, len);
+	kvw_page_string(page, " ");
+	kvw_page_string(page, type);
+	kvw_page_string(page, "\n");
 }
 
 /* Writes the part of a sample before its value: name, suffix, labels, and a space. */
@@ -93,6 +128,24 @@ void kvw_sample_named(
 	kvw_sample_u64(out, &(struct kvw_label){label, kvw_slice_of(value)}, 1, number);
 }
 
+/* Writes a bucket's bound. OpenMetrics wants whole numbers with a decimal point. */
+static void print_bound(const struct kvw_exposition *out, char le[32], double bound)
+{
+	(void)snprintf(le, 32, "%.9g", bound);
+	if (out->open && strpbrk(le, ".e") == NULL)
+		strcat(le, ".0");
+}
+
+static void put_exemplar(struct kvw_page *page, const struct kvw_exemplar *exemplar)
+{
+	kvw_page_string(page, " # {trace_id=\"");
+	kvw_page_put(page, exemplar->trace_id, sizeof(exemplar->trace_id));
+	kvw_page_string(page, "\"} ");
+	kvw_page_seconds(page, exemplar->value_ns);
+	kvw_page_string(page, " ");
+	kvw_page_seconds(page, exemplar->wall_ns);
+}
+
 /* Writes the lines of all buckets. Returns the number of values in them. */
 static uint64_t put_buckets(struct kvw_exposition *out, const struct kvw_label *labels,
 	size_t count, const double *bounds, size_t bounds_count, const uint64_t *buckets)
@@ -106,10 +159,13 @@ static uint64_t put_buckets(struct kvw_exposition *out, const struct kvw_label *
 	all[count].name = "le";
 	for (size_t i = 0; i <= bounds_count; i++) {
 		if (i < bounds_count)
-			(void)snprintf(le, sizeof(le), "%.9g", bounds[i]);
+			print_bound(out, le, bounds[i]);
 		all[count].value = i < bounds_count ? kvw_slice_of(le) : KVW_SLICE("+Inf");
 		cumulative += buckets[i];
-		end_u64(begin_sample(out, "_bucket", all, count + 1), cumulative);
+		kvw_page_u64(begin_sample(out, "_bucket", all, count + 1), cumulative);
+		if (out->open && out->exemplars != NULL && out->exemplars[i].value_ns > 0)
+			put_exemplar(&out->page, &out->exemplars[i]);
+		end_sample(&out->page);
 	}
 	return cumulative;
 }
@@ -154,6 +210,8 @@ enum kvw_err kvw_exposition_take(struct kvw_exposition *out, char **text, size_t
 {
 	struct kvw_page *page = &out->page;
 
+	if (out->open)
+		kvw_page_string(page, "# EOF\n");
 	kvw_page_put(page, "", 1); /* the NUL */
 	if (page->failed) {
 		free(page->data);

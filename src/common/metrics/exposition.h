@@ -1,5 +1,5 @@
 /*
- * exposition.h - metrics as Prometheus text (exposition format 0.0.4).
+ * exposition.h - metrics as Prometheus text (exposition format 0.0.4), or as OpenMetrics 1.0.0.
  *
  * A program lists its metrics in a .def file: one line each, with the function that writes the
  * samples. Its renderer walks the list: for each metric kvw_metric_head(), then that function,
@@ -7,7 +7,8 @@
  * the reference page METRICS.md, so that a page never lacks a metric.
  *
  * The page remembers that memory ran out; kvw_exposition_take() reports it once. Format:
- * https://prometheus.io/docs/instrumenting/exposition_formats/
+ * https://prometheus.io/docs/instrumenting/exposition_formats/ and
+ * https://prometheus.io/docs/specs/om/open_metrics_spec/
  */
 #ifndef KVW_EXPOSITION_H
 #define KVW_EXPOSITION_H
@@ -33,10 +34,21 @@ enum kvw_numbers {
 	KVW_NUMBERS_NINE,  /* 9 digits; sums of histograms with nine decimals, 1.250000000 */
 };
 
+/* A traced request that a bucket of a histogram counts; shown in OpenMetrics. */
+struct kvw_exemplar {
+	char trace_id[32]; /* digits, no NUL */
+	int64_t value_ns;  /* 0: there is no exemplar */
+	int64_t wall_ns;   /* when it was observed */
+};
+
 /* A text that is being written. All zeroes: an empty text. */
 struct kvw_exposition {
 	struct kvw_page page;
 	enum kvw_numbers numbers;
+	bool open; /* OpenMetrics */
+	/* with `open`: one for each bucket of the histogram that is written next, and its last one;
+	 * NULL: none */
+	const struct kvw_exemplar *exemplars;
 	const struct kvw_metric_info *info; /* the metric being written */
 };
 

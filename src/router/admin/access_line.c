@@ -16,6 +16,7 @@
 #include "openai/api_path.h"
 #include "base/clock.h"
 #include "base/page.h"
+#include "trace/context.h"
 
 /* Limits of bytes for each string after escaping. */
 enum {
@@ -31,12 +32,13 @@ enum {
 	ROOM_GROUP = 80,
 	/* Room for keys and numbers: 33 fields of at most 28 + 20 bytes, four of at most 32 + 20,
 	 * three that end in words. */
+	ROOM_TRACE = 64,
 	ROOM_REST = 1900,
 };
 
 static_assert(ROOM_REQUEST_ID + ROOM_CLIENT + ROOM_KEY + ROOM_TENANT + ROOM_CERTIFICATE +
 			      ROOM_METHOD + ROOM_TARGET + ROOM_MODEL + 2 * ROOM_WORKER +
-			      ROOM_GROUP + ROOM_REST <=
+			      ROOM_GROUP + ROOM_TRACE + ROOM_REST <=
 		      KVW_ACCESS_LINE_MAX,
 	"a line has room for all its fields");
 
@@ -170,10 +172,22 @@ static char *put_forwarded(char *at, const struct kvw_request_record *r)
 	return at;
 }
 
+/* The id by which logs and traces of client, kvway and worker are found together. */
+static char *put_trace(char *at, const struct kvw_trace_context *trace)
+{
+	at = PUT(at, ",\"trace_id\":\"");
+	kvw_trace_id(at, trace);
+	at += KVW_TRACE_ID_LEN;
+	*at++ = '"';
+	return at;
+}
+
 static char *put_request(char *at, const struct kvw_request_record *r)
 {
 	at = PUT(at, "\",\"request_id\":\"");
 	at = put_string(at, ROOM_REQUEST_ID, r->request_id);
+	if (r->trace != NULL)
+		at = put_trace(at, r->trace);
 	at = PUT(at, ",\"client\":\"");
 	at = put_string(at, ROOM_CLIENT, r->client);
 	if (r->key.len > 0) {

@@ -34,6 +34,7 @@
 #include "admin/http.h"
 #include "admin/reload.h"
 #include "admin/metrics_copy.h"
+#include "admin/open_metrics.h"
 #include "admin/openapi.h"
 #include "admin/permit.h"
 #include "admin/trace_http.h"
@@ -205,6 +206,25 @@ static void answer_openapi(struct kvw_conn *conn)
 					      .extra = KVW_SLICE("Cache-Control: no-store\r\n")});
 }
 
+static void answer_open_metrics(struct kvw_admin *admin, struct kvw_conn *conn)
+{
+	struct kvw_slice extra = KVW_SLICE("Cache-Control: no-store\r\n");
+	char *text;
+	size_t len;
+
+	if (!kvw_admin_http_method(conn, "GET, HEAD"))
+		return;
+	if (kvw_metrics_render(admin->deps.metrics, kvw_clock_ns(), true, &text, &len) != KVW_OK) {
+		kvw_admin_http_error(conn, 500, "", "out of memory");
+		return;
+	}
+	kvw_conn_answer(conn, &(struct kvw_http_answer){.status = 200,
+				      .type = KVW_OPEN_METRICS_TYPE,
+				      .body = {text, len},
+				      .extra = extra});
+	free(text);
+}
+
 static bool on_head(struct kvw_conn *conn, void *arg)
 {
 	struct kvw_admin *admin = arg;
@@ -230,6 +250,10 @@ static void on_request(struct kvw_conn *conn, void *arg)
 	}
 	if (kvw_slice_equal(path, KVW_SLICE("/openapi.json"))) {
 		answer_openapi(conn);
+		return;
+	}
+	if (kvw_slice_equal(path, KVW_SLICE("/metrics")) && kvw_open_metrics_wanted(head)) {
+		answer_open_metrics(admin, conn);
 		return;
 	}
 	if (about_workers(admin, conn) || kvw_groups_http(admin->deps.fleet, conn) ||
@@ -599,6 +623,7 @@ enum kvw_err kvw_admin_start(
 	if (deps->auth != NULL && kvw_auth_jwt(deps->auth) != NULL)
 		sources.jwt = kvw_jwt_gate_state(kvw_auth_jwt(deps->auth));
 	sources.takeover = deps->takeover;
+	sources.otel = deps->otel;
 	sources.admin = kvw_admin_http_state(admin->http);
 	sources.broadcasts = kvw_broadcaster_state(admin->broadcaster);
 	sources.listings = kvw_members_listings(admin->members);

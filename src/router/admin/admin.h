@@ -21,6 +21,7 @@ struct kvw_auth;
 struct kvw_sharing;
 struct kvw_state;
 struct kvw_trace;
+struct kvw_otel_state;
 struct kvw_feed;
 struct kvw_sources;
 struct kvw_tokens;
@@ -45,6 +46,7 @@ struct kvw_admin_deps {
 	const struct kvw_access_log *access_log;
 	const struct kvw_trace *trace;           /* NULL: requests are not traced */
 	struct kvw_ledger *ledger;               /* NULL: usage is not counted */
+	const struct kvw_otel_state *otel;       /* NULL: no spans are exported */
 
 	struct kvw_state *state;     /* snapshots of learned state; NULL: there are none */
 	/* shares use of limits with other replicas; NULL: not shared */

@@ -382,7 +382,8 @@ enum kvw_err kvw_answer(const struct kvw_answer_state *state, struct kvw_slice p
 		answer.status = answer_models(state, key, &text);
 	} else if (kvw_slice_equal(path, KVW_SLICE("/metrics"))) {
 		answer.content_type = KVW_METRICS_TYPE;
-		err = kvw_metrics_render(state->deps->metrics, now_ns, &text.data, &text.len);
+		err = kvw_metrics_render(
+			state->deps->metrics, now_ns, false, &text.data, &text.len);
 	} else {
 		err = KVW_ENOTFOUND;
 	}

@@ -80,6 +80,9 @@ enum kvw_collect_of {
 	KVW_OF_JWT_KEYS, KVW_OF_JWT_AGE,
 	/* certificates */
 	KVW_OF_NOT_AFTER, KVW_OF_RENEWALS, KVW_OF_TLS_FLOODS,
+	/* otel */
+	KVW_OF_OTEL_EXPORTED, KVW_OF_OTEL_DROPPED, KVW_OF_OTEL_REJECTED, KVW_OF_OTEL_MESSAGES,
+	KVW_OF_OTEL_WAITING,
 	/* dropped */
 	KVW_OF_ACCESS_LOG, KVW_OF_LOG,
 	/* host and process */

@@ -158,8 +158,14 @@ void kvw_collect_route_histogram(struct kvw_collect *collect)
 				&sum);
 		}
 		label.value = kvw_slice_of(kvw_api_name((enum kvw_api)api));
+		if (collect->arg != KVW_OF_ADDED)
+			collect->out.exemplars =
+				metrics->exemplars.of[api][collect->arg == KVW_OF_TTFT
+						? KVW_EXEMPLAR_FIRST_TOKEN
+						: KVW_EXEMPLAR_TOTAL];
 		if (sum.count > 0)
 			kvw_sample_histogram(&collect->out, &label, 1, bounds, &sum);
+		collect->out.exemplars = NULL;
 	}
 }
 

@@ -21,6 +21,7 @@ struct kvw_fleet;
 struct kvw_ledger;
 struct kvw_metric_info; /* metrics/exposition.h */
 struct kvw_tokens;
+struct kvw_trace_story;  /* trace/trace.h */
 
 /* Counters for kvw_metrics_add(): one for each KVW_COUNTER of metrics.def, and the kinds of
  * kvway_timeouts_total. */
@@ -193,6 +194,7 @@ struct kvw_metrics_sources {
 	const struct kvw_takeover_state *takeover;
 	/* state of the load that replicas share; NULL: it is not shared */
 	const struct kvw_load_state *load;
+	const struct kvw_otel_state *otel; /* state of the export of spans; NULL: there is none */
 	/* state of the keys that verify tokens; NULL: clients show no tokens */
 	const struct kvw_jwt_gate_state *jwt;
 	const struct kvw_reload_state *reload; /* NULL: there is none */
@@ -287,10 +289,15 @@ struct kvw_worker_tokens {
 void kvw_metrics_worker_tokens(
 	const struct kvw_metrics *metrics, uint32_t worker_id, struct kvw_worker_tokens *out);
 
-/* Writes all metrics in Prometheus' text format 0.0.4. The caller frees *text. now_ns: monotonic.
- * Called by a loop or the control thread, which may read the fleet's view. */
-enum kvw_err kvw_metrics_render(struct kvw_metrics *metrics, int64_t now_ns, char **text,
-	size_t *len) KVW_MUST_CHECK;
+/* Writes all metrics in Prometheus' text format 0.0.4; `open`: in that of OpenMetrics 1.0.0, with
+ * exemplars. The caller frees *text. now_ns: monotonic. Called by a loop or the control thread,
+ * which may read the fleet's view. */
+enum kvw_err kvw_metrics_render(struct kvw_metrics *metrics, int64_t now_ns, bool open,
+	char **text, size_t *len) KVW_MUST_CHECK;
+
+/* Notes a request whose spans are exported (struct kvw_otel_deps), as an exemplar. metrics: struct
+ * kvw_metrics. Any thread. */
+void kvw_metrics_made(void *metrics, const struct kvw_trace_story *story);
 
 /* Samples the counters from which rates are computed. Called by the control thread about once a
  * second. */

@@ -62,7 +62,7 @@ void kvw_metrics_copy_renew(
 
 	(void)!read(copy->ask_fd, &count, sizeof(count));
 	if (text != NULL &&
-		kvw_metrics_render(metrics, now_ns, &text->data, &text->len) == KVW_OK) {
+		kvw_metrics_render(metrics, now_ns, false, &text->data, &text->len) == KVW_OK) {
 		atomic_store_explicit(&text->references, 1, memory_order_relaxed);
 		text->made_ns = now_ns;
 		pthread_mutex_lock(&copy->lock);

@@ -96,9 +96,9 @@ void kvw_metrics_tick(struct kvw_metrics *metrics, int64_t now_ns)
 }
 
 enum kvw_err kvw_metrics_render(
-	struct kvw_metrics *metrics, int64_t now_ns, char **text, size_t *len)
+	struct kvw_metrics *metrics, int64_t now_ns, bool open, char **text, size_t *len)
 {
-	struct kvw_collect collect = {.metrics = metrics, .now_ns = now_ns};
+	struct kvw_collect collect = {.metrics = metrics, .out.open = open, .now_ns = now_ns};
 
 	pthread_mutex_lock(&metrics->lock);
 	learn_models(metrics);
@@ -117,7 +117,10 @@ void kvw_metrics_reference(FILE *out)
 	kvw_metrics_page(out,
 		"# Metrics of kvway\n\n"
 		"Generated from `metrics.def` by `kvw-metrics-reference`; a test compares.\n"
-		"`GET /metrics` shows them in this order as Prometheus text 0.0.4.\n"
+		"`GET /metrics` shows them in this order as Prometheus text 0.0.4, or on the admin "
+		"address as OpenMetrics 1.0.0 to scrapers whose `Accept` prefers that: then "
+		"buckets of `kvway_request_seconds` and `kvway_time_to_first_token_seconds` have "
+		"the `trace_id` of the last exported request in them.\n"
 		"`server` and `worker` are the URL of a worker, `none` where no worker was "
 		"chosen;\n"
 		"`model` is a name that some worker serves, `unknown` or `other`.\n",

@@ -19,6 +19,7 @@
 
 #include "metrics/histogram.h"
 #include "admin/metrics.h"
+#include "admin/open_metrics.h"
 #include "fleet/fleet.h"
 
 /* Label values of `model`: slot 0 is "unknown", slot i + 1 the model with index i, the last
@@ -223,9 +224,11 @@ struct kvw_metrics {
 	struct kvw_metrics_shard *shards; /* [loops] */
 	size_t loops, worker_slots;
 	int64_t start_wall_ns;
-	pthread_mutex_t lock; /* guards window and models; recording never takes it */
+	/* guards window, models and exemplars; recording never takes it */
+	pthread_mutex_t lock;
 	struct kvw_window window;
 	const struct kvw_model *models[KVW_MODELS_NAMED]; /* models by index; NULL: not seen yet */
+	struct kvw_exemplar_table exemplars;
 };
 
 /* Returns the label text of a status slot. */

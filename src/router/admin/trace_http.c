@@ -183,6 +183,15 @@ static bool is_text(const char *wanted, struct kvw_slice stored, size_t most)
 	       memcmp(wanted, stored.data, stored.len) == 0;
 }
 
+static bool has_trace(const struct kvw_trace_story *story, const char *wanted)
+{
+	char id[KVW_TRACE_ID_LEN];
+
+	kvw_trace_id(id, &story->context);
+	return story->context.span != 0 && strlen(wanted) == sizeof(id) &&
+	       memcmp(wanted, id, sizeof(id)) == 0;
+}
+
 /* Returns whether the request went to this worker, given by its URL or its host:port. */
 static bool asked(
 	const struct kvw_fleet *fleet, const struct kvw_trace_story *story, const char *worker)
@@ -210,7 +219,7 @@ static bool fits(const struct question *q, const struct kvw_fleet *fleet,
 		(q->status_to != 0 && (story->ended == 0 || story->status < q->status_from ||
 					      story->status > q->status_to)))
 		return false;
-	if (q->id != NULL &&
+	if (q->id != NULL && !has_trace(story, q->id) &&
 		!is_text(q->id, kvw_trace_story_text(story, story->id_word, story->id_len),
 			KVW_TRACE_ID_MOST))
 		return false;

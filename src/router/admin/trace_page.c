@@ -8,15 +8,13 @@
 #include "base/clock.h"
 #include "openai/api_path.h"
 
-#define SLOT(worker) ((worker)&0x3ff)
-
 const char *kvw_trace_worker_url(const struct kvw_fleet *fleet, uint32_t worker)
 {
-	const struct kvw_worker *found =
-		SLOT(worker) < fleet->count ? fleet->workers[SLOT(worker)] : NULL;
+	uint32_t slot = kvw_trace_worker_slot(worker);
+	const struct kvw_worker *found = slot < fleet->count ? fleet->workers[slot] : NULL;
 	uint32_t use = found == NULL ? 0 : atomic_load_explicit(&found->use, memory_order_relaxed);
 
-	if (found == NULL || kvw_trace_worker(SLOT(worker), use) != worker ||
+	if (found == NULL || kvw_trace_worker(slot, use) != worker ||
 		kvw_worker_life(found) == KVW_WORKER_FREE)
 		return NULL;
 	return found->url;
@@ -125,6 +123,20 @@ static void put_note(struct kvw_page *out, const struct kvw_trace *trace,
 	kvw_page_string(out, "}");
 }
 
+/* Writes the request's place in a distributed trace, and why it was exported, if it was. */
+static void put_trace(struct kvw_page *out, const struct kvw_trace_story *story)
+{
+	static const char *const why[] = {[KVW_TRACE_EXPORT_SAMPLED] = "sampled",
+		[KVW_TRACE_EXPORT_SLOW] = "slow",
+		[KVW_TRACE_EXPORT_FAILED] = "failed"};
+	char id[KVW_TRACE_ID_LEN];
+
+	kvw_trace_id(id, &story->context);
+	put_text(out, "trace_id", (struct kvw_slice){id, sizeof(id)});
+	if (story->export != KVW_TRACE_EXPORT_NOT)
+		put_name(out, "exported", why[story->export]);
+}
+
 void kvw_trace_page(const struct kvw_trace *trace, const struct kvw_fleet *fleet,
 	const struct kvw_trace_story *story, int64_t now_ns, struct kvw_page *out)
 {
@@ -134,6 +146,8 @@ void kvw_trace_page(const struct kvw_trace *trace, const struct kvw_fleet *fleet
 	put_time(out, story->wall_ns);
 	kvw_page_string(out, ",\"request_id\":");
 	kvw_page_json(out, kvw_trace_story_text(story, story->id_word, story->id_len));
+	if (story->context.span != 0)
+		put_trace(out, story);
 	put_name(out, "route", kvw_api_name(story->api));
 	if (story->model_len > 0)
 		put_text(out, "model",

@@ -14,6 +14,7 @@
 #include "proxy/kept.h"
 #include "proxy/pd.h"
 #include "proxy/rate.h"
+#include "proxy/tracing.h"
 #include "proxy/understand.h"
 #include "proxy/used.h"
 
@@ -148,7 +149,7 @@ struct kvw_exchange *kvw_exchange_create(struct kvw_client *client, kvw_timer_fn
 	x->start_ns = client->head_start_ns != 0 ? client->head_start_ns : loop->now_ns;
 	kvw_upload_pace_begin(&x->upload, x->start_ns);
 	x->wall_ns = loop->now_ns + loop->wall_offset_ns;
-	x->trace = kvw_trace_begin(loop->trace, x->start_ns, x->wall_ns);
+	x->trace = kvw_trace_begin(loop->trace, x->start_ns, x->start_ns + loop->wall_offset_ns);
 	if (x->trace == NULL && loop->trace != NULL)
 		kvw_metrics_add(loop->metrics, KVW_COUNT_UNTRACED, 1);
 	x->end = KVW_END_COMPLETE;
@@ -260,6 +261,7 @@ static void report_exchange(struct kvw_exchange *x, enum kvw_end end)
 		.prompt_tokens = x->usage.prompt_tokens,
 		.cached_tokens = x->usage.cached_tokens,
 		.completion_tokens = x->usage.completion_tokens,
+		.trace = kvw_trace_context(x->trace),
 	};
 
 	if (x->pd != NULL)
@@ -334,6 +336,8 @@ void kvw_exchange_end(struct kvw_exchange *x, enum kvw_end end)
 	if (x->dry == NULL)
 		report_exchange(x, end);
 	kvw_pd_end(x);
+	if (loop->joins)
+		kvw_tracing_end(x);
 	kvw_trace_end(x->trace, loop->now_ns, end, x->status, x->path.api);
 	x->trace = NULL;
 	if (x->attempt.worker != NULL)

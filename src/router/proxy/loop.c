@@ -370,6 +370,7 @@ enum kvw_err kvw_loop_init(struct kvw_loop *loop, struct kvw_shared *shared, siz
 	loop->admin = deps->admin;
 	loop->trace = kvw_trace_ring(deps->trace, index);
 	loop->usage = kvw_ledger_shard(deps->ledger, index);
+	loop->joins = kvw_trace_joins(loop->trace);
 	loop->auth = deps->auth;
 	loop->turn_ns = &deps->loop_turn_ns[index];
 	loop->now_ns = kvw_clock_ns();

@@ -86,6 +86,7 @@ struct kvw_loop {
 	struct kvw_admin *admin;
 	struct kvw_trace_ring *trace; /* NULL: requests are not traced */
 	struct kvw_usage_shard *usage; /* NULL: usage is not counted */
+	bool joins; /* requests have a place in a distributed trace (tracing.h) */
 	struct kvw_tls *tls; /* TLS for clients; borrowed; NULL: plain HTTP */
 
 	/* For a strategy that wants exact tokens; sources NULL: the strategy wants none. */

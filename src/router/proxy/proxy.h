@@ -26,6 +26,7 @@ struct kvw_proxy;
 struct kvw_rate_table;
 struct kvw_sockets;
 struct kvw_trace;
+struct kvw_trace_sampling; /* trace/trace.h */
 
 /* The proxy's parts. All borrowed until kvw_proxy_destroy(). */
 struct kvw_proxy_deps {
@@ -57,8 +58,9 @@ struct kvw_proxy_deps {
 
 /* Makes the trace of the proxy's requests, by `config`; NULL: no trace. The caller destroys it,
  * after the proxy. */
-enum kvw_err kvw_proxy_create_trace(
-	const struct kvw_config *config, size_t loops, struct kvw_trace **out) KVW_MUST_CHECK;
+enum kvw_err kvw_proxy_create_trace(const struct kvw_config *config,
+	const struct kvw_trace_sampling *sampling, size_t loops,
+	struct kvw_trace **out) KVW_MUST_CHECK;
 
 /* Returns the number of loops for `loops: 0`: the cores that affinity and cgroup quota allow. */
 size_t kvw_proxy_default_loops(void);

@@ -17,6 +17,7 @@
 #include "proxy/reply.h"
 #include "proxy/rewrite.h"
 #include "proxy/sagemaker.h"
+#include "proxy/tracing.h"
 #include "proxy/understand.h"
 #include "proxy/unread.h"
 #include "proxy/whose.h"
@@ -126,6 +127,8 @@ static void note_head(struct kvw_exchange *x)
 	if (x->client->trusted)
 		kvw_front_client(&x->loop->shared->front, head, x->caller.via);
 	kvw_trace_name(x->trace, x->request_id, x->path.api);
+	if (x->loop->joins && x->path.kind != KVW_PATH_LOCAL)
+		kvw_tracing_join(x, head);
 	x->route.api = x->path.api;
 	x->pin = head_pin(x);
 	x->division.wish = kvw_groups_wish(x, head);

@@ -78,13 +78,14 @@ static const char *const decodes[KVW_PD_DECODES] = KVW_PD_DECODE_NAMES;
 
 #define WORDS(names) ((struct kvw_trace_words){names, sizeof(names) / sizeof((names)[0])})
 
-enum kvw_err kvw_proxy_create_trace(
-	const struct kvw_config *config, size_t loops, struct kvw_trace **out)
+enum kvw_err kvw_proxy_create_trace(const struct kvw_config *config,
+	const struct kvw_trace_sampling *sampling, size_t loops, struct kvw_trace **out)
 {
 	const struct kvw_trace_options options = {
 		.loops = loops,
 		.requests = (size_t)config->trace_requests,
 		.kept = (size_t)config->trace_failed,
+		.sampling = *sampling,
 		.words =
 			{
 				[KVW_TRACE_REQUEST] = WORDS(request_states),

@@ -15,6 +15,7 @@
 #include "proxy/sagemaker.h"
 #include "proxy/transfer.h"
 #include "proxy/unread.h"
+#include "trace/trace.h"
 
 /* Returns whether the answer shows the decision. Removes x-kvway-explain, by which a client asks
  * for that, from the head for the worker. */
@@ -75,6 +76,22 @@ void kvw_worker_head_answered(const struct kvw_exchange *x, struct kvw_head *hea
 		hide_id(head);
 }
 
+/* Names the span of this attempt or leg as the worker's parent. A tracestate without a valid
+ * traceparent means nothing (W3C Trace Context section 4.3). */
+static void write_trace(
+	const struct kvw_exchange *x, bool leg, struct kvw_head *head, struct kvw_writer *w)
+{
+	char parent[KVW_TRACEPARENT_LEN];
+
+	if (!kvw_trace_call(x->trace, leg, parent))
+		return;
+	hide(head, KVW_SLICE("traceparent"));
+	if (kvw_trace_context(x->trace)->parent == 0)
+		hide(head, KVW_SLICE("tracestate"));
+	kvw_write_field(w, KVW_SLICE("traceparent"),
+		(struct kvw_slice){parent, sizeof(parent)});
+}
+
 struct kvw_block *kvw_worker_head(struct kvw_exchange *x, struct kvw_worker *worker,
 	const struct kvw_worker_body *body)
 {
@@ -95,7 +112,7 @@ struct kvw_block *kvw_worker_head(struct kvw_exchange *x, struct kvw_worker *wor
 	};
 	struct kvw_block *block;
 	char extra[KVW_SAGEMAKER_ROOM + KVW_RANK_FIELD_ROOM +
-		   KVW_TRANSFER_FIELD_ROOM + 64];
+		   KVW_TRANSFER_FIELD_ROOM + KVW_TRACEPARENT_LEN + 80];
 	struct kvw_writer w = KVW_WRITER(extra, sizeof(extra));
 
 	if (!kvw_request_own_head(x))
@@ -111,6 +128,8 @@ struct kvw_block *kvw_worker_head(struct kvw_exchange *x, struct kvw_worker *wor
 	/* A gateway names itself, with the version it received (RFC 9110 section 7.6.3). */
 	kvw_write(&w, x->client_minor == 0 ? KVW_SLICE("Via: 1.0 kvway\r\n")
 					   : KVW_SLICE("Via: 1.1 kvway\r\n"));
+	if (loop->joins)
+		write_trace(x, body->prefills, &loop->request_head, &w);
 	kvw_unread_ask_plain(x, &loop->request_head, &w);
 	kvw_sagemaker_name_model(x, &loop->request_head, &w);
 	if (body->prefills)

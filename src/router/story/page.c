@@ -220,6 +220,10 @@ static void put_head(const json_t *request, FILE *out)
 	put_duration(out, json_number_value(json_object_get(request, "total_ms")));
 	fputs("  id ", out);
 	put_text(out, text_of(request, "request_id"));
+	if (*text_of(request, "trace_id") != '\0') {
+		fputs("  trace ", out);
+		put_text(out, text_of(request, "trace_id"));
+	}
 	fputc('\n', out);
 }
 

@@ -12,7 +12,7 @@
  * thousands of quick requests a second uses few records, which stay in the CPU's cache, and does
  * not evict those of slow requests.
  *
- * Only the loop uses its queues. Readers see the records: 192 atomic words of 8 bytes, of which the
+ * Only the loop uses its queues. Readers see the records: 200 atomic words of 8 bytes, of which the
  * first is the version. A loop that takes a record makes the version odd, writes the head, and
  * makes the version even. After that notes are only added: a note's words and its text first, then
  * the word that counts them. A reader copies the words in order between two reads of the version;
@@ -21,113 +21,25 @@
  * models?", MSPC 2012, section 4): on x86 these are plain moves, and a fence, which ThreadSanitizer
  * does not know, is not needed.
  *
- * A note costs four stores, without a system call or reading the clock. Memory: 1.5 KiB for each
- * record and 56 bytes of the loop's own.
+ * A note costs four stores, without a system call or reading the clock. Memory: 1.6 KB for each
+ * record and 104 bytes of the loop's own.
  */
-#include "trace/trace.h"
+#include "trace/trace_internal.h"
 
-#include <assert.h>
-#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 
 #include "base/clock.h"
-
-/* Indices of a record's words, in the order in which a reader copies them: the contents of a word
- * may refer only to later words. */
-enum {
-	WORD_VERSION,
-	WORD_ENDED,
-	WORD_STATE,  /* numbers of notes, of words of text, and of skipped notes */
-	WORD_RESULT, /* status, end, failed, api */
-	WORD_TOTAL,  /* ns */
-	WORD_NAMES,  /* for id and model: the first word and the length */
-	WORD_WALL,
-	WORD_START,
-	WORD_NOTES,
-	WORD_TEXT = WORD_NOTES + 2 * KVW_TRACE_NOTES,
-	WORDS = WORD_TEXT + KVW_TRACE_TEXT / 8,
-};
-
-static_assert(WORDS == 192, "a record is 1.5 KiB");
 
 /* number of notes that states, steps and timers leave free for attempts, clients and the end */
 #define SPARE          8
 #define TEXT_MOST      160 /* most bytes that are kept of a note's text */
 #define PREFETCH_BYTES 384 /* bytes that the head and the notes of a usual request take */
 #define PREFETCH_TEXT  128 /* bytes that its texts take: id, model, step */
-#define NONE           UINT32_MAX
 #define QUICK_NS       (100 * KVW_NS_PER_MS)
 #define QUICK_LEAST    64
 #define QUICK_SHARE    16 /* quick_most is at least all records divided by this */
-
-typedef _Atomic uint64_t word;
-
-/* State of a record that only the loop uses. */
-struct kvw_trace_way {
-	word *words;
-	struct kvw_trace_ring *ring;
-	int64_t start_ns;
-	uint64_t names, version;
-	uint32_t next; /* index of the next record in the same queue */
-	uint16_t skipped;
-	uint8_t notes, texts; /* how many notes and words of text are in use */
-	bool asked;           /* an attempt is under way, and not ended yet */
-	bool client_noted;
-};
-
-struct queue {
-	uint32_t first, last; /* NONE: empty */
-	size_t count;
-};
-
-struct kvw_trace_ring {
-	word *words;                /* owned; of all records */
-	struct kvw_trace_way *ways; /* owned; [records] */
-	struct queue free, quick, kept;
-	size_t kept_most, quick_most;
-	_Atomic uint64_t ended;
-};
-
-struct kvw_trace {
-	struct kvw_trace_options options;
-	size_t records; /* of each ring */
-	int64_t born_ns;
-	struct kvw_trace_ring *rings[]; /* owned; [options.loops] */
-};
-
-static void store(word *at, uint64_t value)
-{
-	atomic_store_explicit(at, value, memory_order_release);
-}
-
-static uint64_t load(const word *at)
-{
-	return atomic_load_explicit(at, memory_order_acquire);
-}
-
-/* --- queues --- */
-
-static void push(struct kvw_trace_ring *ring, struct queue *queue, uint32_t index)
-{
-	ring->ways[index].next = NONE;
-	if (queue->count++ == 0)
-		queue->first = index;
-	else
-		ring->ways[queue->last].next = index;
-	queue->last = index;
-}
-
-static uint32_t pop(struct kvw_trace_ring *ring, struct queue *queue)
-{
-	uint32_t index = queue->first;
-
-	if (queue->count == 0)
-		return NONE;
-	queue->count--;
-	queue->first = ring->ways[index].next;
-	return index;
-}
 
 /* --- life --- */
 
@@ -137,6 +49,7 @@ static void ring_destroy(struct kvw_trace_ring *ring)
 		return;
 	free(ring->words);
 	free(ring->ways);
+	free((void *)ring->outbox.indices);
 	free(ring);
 }
 
@@ -163,6 +76,14 @@ static struct kvw_trace_ring *ring_create(size_t records, size_t kept)
 	return ring;
 }
 
+static uint64_t random_seed(void)
+{
+	uint64_t seed = (uint64_t)kvw_clock_wall_ns();
+
+	(void)!getrandom(&seed, sizeof(seed), 0);
+	return seed;
+}
+
 enum kvw_err kvw_trace_create(const struct kvw_trace_options *options, struct kvw_trace **out)
 {
 	struct kvw_trace *trace = NULL;
@@ -176,7 +97,9 @@ enum kvw_err kvw_trace_create(const struct kvw_trace_options *options, struct kv
 		trace->born_ns = kvw_clock_wall_ns();
 		for (size_t i = 0; i < options->loops; i++) {
 			trace->rings[i] = ring_create(trace->records, options->kept);
-			if (trace->rings[i] == NULL) {
+			if (trace->rings[i] == NULL ||
+				kvw_trace_outbox_init(trace->rings[i], &options->sampling,
+					options->requests, random_seed()) != KVW_OK) {
 				kvw_trace_destroy(trace);
 				return KVW_ENOMEM;
 			}
@@ -202,7 +125,7 @@ struct kvw_trace_ring *kvw_trace_ring(struct kvw_trace *trace, size_t loop)
 
 /* --- writing --- */
 
-static void publish(struct kvw_trace_way *way)
+void kvw_trace_publish(struct kvw_trace_way *way)
 {
 	store(&way->words[WORD_STATE],
 		way->notes | (uint64_t)way->texts << 8 | (uint64_t)way->skipped << 16);
@@ -234,10 +157,15 @@ static void prefetch_next(struct kvw_trace_ring *ring)
 struct kvw_trace_way *kvw_trace_begin(
 	struct kvw_trace_ring *ring, int64_t start_ns, int64_t wall_ns)
 {
-	uint32_t index = ring == NULL ? NONE : pop(ring, source_of(ring));
 	struct kvw_trace_way *way;
 	uint64_t version;
+	uint32_t index;
 
+	if (ring == NULL)
+		return NULL;
+	if (ring->sampling.on)
+		kvw_trace_reclaim(ring);
+	index = pop(ring, source_of(ring));
 	if (index == NONE)
 		return NULL;
 	way = &ring->ways[index];
@@ -255,6 +183,10 @@ struct kvw_trace_way *kvw_trace_begin(
 	store(&way->words[WORD_NAMES], 0);
 	store(&way->words[WORD_WALL], (uint64_t)wall_ns);
 	store(&way->words[WORD_START], (uint64_t)start_ns);
+	if (ring->sampling.on) {
+		store(&way->words[WORD_SPAN], 0);
+		store(&way->words[WORD_EXPORT], 0);
+	}
 	store(&way->words[WORD_VERSION], version + 2);
 	return way;
 }
@@ -265,9 +197,7 @@ static size_t text_room(const struct kvw_trace_way *way)
 	return KVW_TRACE_TEXT - 8 * (size_t)way->texts;
 }
 
-/* Copies at most `most` bytes to the record's texts. Returns the text's word and length in the form
- * that notes have; 0: there is no room. */
-static unsigned put_text(struct kvw_trace_way *way, struct kvw_slice text, size_t most)
+unsigned kvw_trace_put_text(struct kvw_trace_way *way, struct kvw_slice text, size_t most)
 {
 	size_t room = text_room(way), len = text.len < most ? text.len : most;
 	unsigned at = way->texts;
@@ -287,18 +217,19 @@ void kvw_trace_name(struct kvw_trace_way *way, struct kvw_slice id, enum kvw_api
 {
 	if (way == NULL)
 		return;
-	way->names = put_text(way, id, KVW_TRACE_ID_MOST);
-	publish(way);
+	way->names = kvw_trace_put_text(way, id, KVW_TRACE_ID_MOST);
+	kvw_trace_publish(way);
 	store(&way->words[WORD_NAMES], way->names);
 	store(&way->words[WORD_RESULT], (uint64_t)api << 32);
 }
 
 void kvw_trace_model(struct kvw_trace_way *way, struct kvw_slice model)
 {
-	if (way == NULL || model.len == 0 || way->names >> 16 != 0)
+	if (way == NULL || model.len == 0 || (way->names >> 16 & 0xffff) != 0)
 		return;
-	way->names |= (uint64_t)put_text(way, model, KVW_TRACE_MODEL_MOST) << 16;
-	publish(way);
+	way->names |= (uint64_t)kvw_trace_put_text(way, model, KVW_TRACE_MODEL_MOST)
+		      << 16;
+	kvw_trace_publish(way);
 	store(&way->words[WORD_NAMES], way->names);
 }
 
@@ -325,20 +256,24 @@ void kvw_trace_put(struct kvw_trace_way *way, int64_t now_ns, enum kvw_trace_kin
 	word *note = &way->words[WORD_NOTES + 2 * way->notes];
 	uint64_t of_text;
 
-	if (kind == KVW_TRACE_ATTEMPT)
+	if (kind == KVW_TRACE_ATTEMPT || kind == KVW_TRACE_LEG)
+		way->calls++;
+	if (kind == KVW_TRACE_ATTEMPT) {
 		way->asked = true;
+		way->attempt = way->calls;
+	}
 	if (way->notes >= room_of(kind) ||
 		(leaves_room(kind) && text.len > 0 && text_room(way) < TEXT_MOST)) {
 		way->skipped += way->skipped < UINT16_MAX;
-		publish(way);
+		kvw_trace_publish(way);
 		return;
 	}
-	of_text = text.len == 0 ? 0 : put_text(way, text, TEXT_MOST);
+	of_text = text.len == 0 ? 0 : kvw_trace_put_text(way, text, TEXT_MOST);
 	store(&note[0],
 		at_us | (uint64_t)kind << 32 | (uint64_t)(code & 0xff) << 40 | of_text << 48);
 	store(&note[1], (number > UINT32_MAX ? UINT32_MAX : number) | (uint64_t)more << 32);
 	way->notes++;
-	publish(way);
+	kvw_trace_publish(way);
 }
 
 void kvw_trace_put_limit(struct kvw_trace_way *way, int64_t now_ns, int64_t until_ns)
@@ -375,11 +310,20 @@ static struct queue *queue_of(struct kvw_trace_ring *ring, bool failed, int64_t 
 	return total_ns < QUICK_NS ? &ring->quick : &ring->free;
 }
 
+void kvw_trace_give_back(struct kvw_trace_ring *ring, uint32_t index)
+{
+	const word *words = ring->ways[index].words;
+	bool failed = (load(&words[WORD_RESULT]) >> 24 & 1) != 0;
+
+	push(ring, queue_of(ring, failed, (int64_t)load(&words[WORD_TOTAL])), index);
+	if (ring->kept.count > ring->kept_most)
+		push(ring, &ring->free, pop(ring, &ring->kept));
+}
+
 void kvw_trace_put_end(
 	struct kvw_trace_way *way, int64_t now_ns, enum kvw_end end, int status, enum kvw_api api)
 {
 	struct kvw_trace_ring *ring = way->ring;
-	uint32_t index = (uint32_t)(way - ring->ways);
 	bool failed = status >= 500 || end == KVW_END_UPSTREAM_LOST || end == KVW_END_TIMEOUT;
 	uint64_t ended = atomic_load_explicit(&ring->ended, memory_order_relaxed) + 1;
 
@@ -389,9 +333,8 @@ void kvw_trace_put_end(
 	store(&way->words[WORD_TOTAL], (uint64_t)(now_ns - way->start_ns));
 	store(&way->words[WORD_ENDED], ended);
 	atomic_store_explicit(&ring->ended, ended, memory_order_release);
-	push(ring, queue_of(ring, failed, now_ns - way->start_ns), index);
-	if (ring->kept.count > ring->kept_most)
-		push(ring, &ring->free, pop(ring, &ring->kept));
+	if (!kvw_trace_export(way, now_ns, now_ns - way->start_ns, failed || status == 429))
+		kvw_trace_give_back(ring, (uint32_t)(way - ring->ways));
 }
 
 /* --- reading --- */
@@ -429,6 +372,33 @@ static void decode_note(const uint64_t *words, struct kvw_trace_note *out)
 	};
 }
 
+static void decode_context(const uint64_t *words, struct kvw_trace_story *out)
+{
+	uint64_t known = words[WORD_EXPORT] >> 16;
+
+	out->path_word = (uint8_t)(words[WORD_NAMES] >> 32);
+	out->path_len = (uint8_t)(words[WORD_NAMES] >> 40);
+	out->asked_word = (uint8_t)(words[WORD_NAMES] >> 48);
+	out->asked_len = (uint8_t)(words[WORD_NAMES] >> 56);
+	out->context = (struct kvw_trace_context){
+		.trace = {words[WORD_TRACE], words[WORD_TRACE + 1]},
+		.parent = words[WORD_PARENT],
+		.span = words[WORD_SPAN],
+		.flags = (uint8_t)(words[WORD_EXPORT] >> 8),
+	};
+	out->export = (enum kvw_trace_export)(words[WORD_EXPORT] & 0xff);
+	out->outcome = (struct kvw_trace_outcome){
+		.prompt_known = (known & 1) != 0,
+		.completion_known = (known & 2) != 0,
+		.cached_known = (known & 4) != 0,
+		.stream = (known & 8) != 0,
+		.prompt = (uint32_t)words[WORD_TOKENS],
+		.completion = (uint32_t)(words[WORD_TOKENS] >> 32),
+		.cached = (uint32_t)words[WORD_CACHED],
+		.strategy = known == 0 ? NULL : (const char *)(uintptr_t)words[WORD_STRATEGY],
+	};
+}
+
 static void decode(const uint64_t *words, struct kvw_trace_story *out)
 {
 	out->ended = words[WORD_ENDED];
@@ -445,6 +415,7 @@ static void decode(const uint64_t *words, struct kvw_trace_story *out)
 	out->id_len = (uint8_t)(words[WORD_NAMES] >> 8);
 	out->model_word = (uint8_t)(words[WORD_NAMES] >> 16);
 	out->model_len = (uint8_t)(words[WORD_NAMES] >> 24);
+	decode_context(words, out);
 	for (size_t i = 0; i < out->note_count; i++)
 		decode_note(words + WORD_NOTES + 2 * i, &out->notes[i]);
 	memcpy(out->text, words + WORD_TEXT, KVW_TRACE_TEXT);

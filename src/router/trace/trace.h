@@ -1,7 +1,7 @@
 /*
  * trace.h - records the steps of each request while it is processed.
  *
- * One record has one request: a fixed 1.5 KiB with a head (its start, id, model, status and end),
+ * One record has one request: a fixed 1.6 KB with a head (its start, id, model, status and end),
  * up to KVW_TRACE_NOTES notes of 16 bytes, and their texts. Each event loop has its own ring of
  * records. A request takes the record whose request ended longest ago and keeps it until its own
  * end; the last failed requests keep theirs longer (`kept`). So a running request, however slow,
@@ -16,6 +16,9 @@
  * If tracing is off, there is no ring, and each function costs one branch, because its `way` is
  * NULL.
  *
+ * With options.sampling a request has a place in a distributed trace, too (context.h), and records
+ * of chosen requests wait after their end until kvw_trace_take() has read them (join.c).
+ *
  * Threads: a ring and its ways belong to one loop, which alone writes. kvw_trace_read works in any
  * thread, without a lock, and detects a record that is rewritten meanwhile (trace.c).
  */
@@ -29,12 +32,14 @@
 #include "base/record.h"
 #include "kvway/err.h"
 #include "kvway/slice.h"
+#include "trace/context.h"
 
 /* most notes of one request; those for which there is no room are counted in `skipped` */
 #define KVW_TRACE_NOTES      64
 #define KVW_TRACE_TEXT       448 /* most bytes of all texts of a request */
 #define KVW_TRACE_ID_MOST    64  /* most bytes of an id that are kept */
 #define KVW_TRACE_MODEL_MOST 80  /* and of a model's name */
+#define KVW_TRACE_PATH_MOST  96  /* and of method and path, with the blank between */
 
 /* Kinds of notes. In addition to its code a note has a number, a second one (`more`) and a text;
  * those that are not mentioned below are 0 and empty. */
@@ -78,10 +83,44 @@ struct kvw_trace_words {
 	size_t count;
 };
 
+/* Which requests have a place in a distributed trace, and which of these are exported. */
+struct kvw_trace_sampling {
+	bool on;        /* false: no request has one, and the rest does not count */
+	bool parent;    /* the client's traceparent says whether its request is sampled */
+	uint64_t below; /* else it is if the last 56 bits of its trace id are less */
+	int64_t slow_ns; /* a request that took as long is exported, too; 0: none for that */
+	bool failed;     /* so is one that failed, or was refused with 429 */
+	uint32_t tail_per_second; /* most requests of these two kinds, for each loop */
+};
+
+/* Why an ended request is exported. */
+enum kvw_trace_export {
+	KVW_TRACE_EXPORT_NOT,
+	KVW_TRACE_EXPORT_SAMPLED,
+	KVW_TRACE_EXPORT_SLOW,
+	KVW_TRACE_EXPORT_FAILED,
+};
+
+/* Why an ended request that should have been exported was not. */
+enum kvw_trace_drop {
+	KVW_TRACE_DROP_FULL,  /* half of the loop's records wait for their export */
+	KVW_TRACE_DROP_LIMIT, /* more than tail_per_second */
+	KVW_TRACE_DROPS
+};
+
+/* Facts known at a request's end. */
+struct kvw_trace_outcome {
+	bool prompt_known, completion_known, cached_known;
+	bool stream; /* the answer was a stream */
+	uint32_t prompt, completion, cached; /* tokens, by the answer */
+	const char *strategy; /* static; NULL: none chose a worker */
+};
+
 struct kvw_trace_options {
 	size_t loops;
 	size_t requests; /* number of records for each loop; 0: nothing is traced */
 	size_t kept;     /* number of further records, for requests that failed */
+	struct kvw_trace_sampling sampling;
 	struct kvw_trace_words words[KVW_TRACE_KINDS];
 };
 
@@ -106,6 +145,25 @@ struct kvw_trace_way *kvw_trace_begin(
 void kvw_trace_name(struct kvw_trace_way *way, struct kvw_slice id, enum kvw_api api);
 void kvw_trace_model(struct kvw_trace_way *way,
 	struct kvw_slice model); /* the first model that is not empty counts */
+
+/* --- the loop: a request's place in a distributed trace (join.c) --- */
+
+/* Returns whether requests have one. */
+bool kvw_trace_joins(const struct kvw_trace_ring *ring);
+/* Continues the trace of the client's `traceparent`, or begins one if that is empty or not valid.
+ * way NULL: does nothing. */
+void kvw_trace_join(struct kvw_trace_way *way, struct kvw_slice traceparent);
+/* Borrowed until the request ends. NULL: the request has none. */
+const struct kvw_trace_context *kvw_trace_context(const struct kvw_trace_way *way);
+/* Writes the `traceparent` for the worker of the present attempt, or of the leg that will be noted
+ * next. False: the request has no place in a trace. */
+bool kvw_trace_call(
+	const struct kvw_trace_way *way, bool leg, char out[KVW_TRACEPARENT_LEN]) KVW_MUST_CHECK;
+/* The next two do nothing for a request without a place in a trace. path: without its query. */
+void kvw_trace_asks(struct kvw_trace_way *way, struct kvw_slice method, struct kvw_slice path);
+/* asked: the client's name of the model where workers have another one; else len 0. */
+void kvw_trace_answered(struct kvw_trace_way *way, const struct kvw_trace_outcome *outcome,
+	struct kvw_slice asked);
 
 /* Called by the inline functions below. */
 void kvw_trace_put(struct kvw_trace_way *way, int64_t now_ns, enum kvw_trace_kind kind,
@@ -157,6 +215,12 @@ static inline void kvw_trace_step(
 static inline uint32_t kvw_trace_worker(uint32_t slot, uint32_t use)
 {
 	return (slot & 0x3ff) | use << 10;
+}
+
+/* Returns the slot of such a number. */
+static inline uint32_t kvw_trace_worker_slot(uint32_t worker)
+{
+	return worker & 0x3ff;
 }
 
 static inline void kvw_trace_attempt(struct kvw_trace_way *way, int64_t now_ns, uint32_t slot,
@@ -225,6 +289,12 @@ struct kvw_trace_story {
 	size_t note_count;
 	struct kvw_trace_note notes[KVW_TRACE_NOTES];
 	uint8_t id_word, id_len, model_word, model_len; /* as texts of notes */
+	/* Method and path, and the client's name of the model if workers have another one; only of
+	 * a request with a context. */
+	uint8_t path_word, path_len, asked_word, asked_len;
+	struct kvw_trace_context context; /* span 0: there is none */
+	enum kvw_trace_export export;
+	struct kvw_trace_outcome outcome;
 	char text[KVW_TRACE_TEXT];
 };
 
@@ -238,6 +308,13 @@ uint64_t kvw_trace_ended(
 /* Copies a record. Returns false if it has had no request yet, or is being rewritten. */
 bool kvw_trace_read(const struct kvw_trace *trace, size_t loop, size_t record,
 	struct kvw_trace_story *out) KVW_MUST_CHECK;
+
+/* Takes the request out of a loop's outbox that has waited longest for its export. False: none
+ * waits. One thread at a time. */
+bool kvw_trace_take(const struct kvw_trace *trace, size_t loop,
+	struct kvw_trace_story *out) KVW_MUST_CHECK;
+/* Returns how many requests were not exported for this reason. */
+uint64_t kvw_trace_dropped(const struct kvw_trace *trace, enum kvw_trace_drop why);
 
 static inline struct kvw_slice kvw_trace_story_text(
 	const struct kvw_trace_story *story, uint8_t word, uint8_t len)

@@ -59,6 +59,41 @@ START_TEST(help_and_type_precede_the_samples)
 }
 END_TEST
 
+START_TEST(openmetrics_names_counters_without_their_ending)
+{
+	static const struct kvw_metric_info other = {"d", "counter", "", "Says \"d\"."};
+	struct kvw_exposition out = {.open = true};
+
+	kvw_metric_head(&out, &infos[0]);
+	kvw_sample_u64(&out, NULL, 0, 1);
+	kvw_metric_head(&out, &other);
+	kvw_sample_u64(&out, NULL, 0, 2);
+	check_taken(&out, "# HELP a How many.\n# TYPE a counter\na_total 1\n"
+			  "# HELP d Says \\\"d\\\".\n# TYPE d unknown\nd 2\n# EOF\n");
+}
+END_TEST
+
+START_TEST(openmetrics_shows_exemplars_of_buckets)
+{
+	static const uint64_t values[] = {1, 2500};
+	static const struct kvw_exemplar exemplars[3] = {
+		[1] = {"0123456789abcdef0123456789abcdef", 1500000000, 1700000000250000000}};
+	struct kvw_histogram_sum sum = {.sum_ns = 1500000000, .buckets = {0, 1, 0}, .count = 1};
+	struct kvw_exposition out = {.open = true, .exemplars = exemplars};
+	struct kvw_bounds bounds;
+
+	kvw_bounds_init(&bounds, values, 2, 1000000);
+	kvw_metric_head(&out, &infos[2]);
+	kvw_sample_histogram(&out, NULL, 0, &bounds, &sum);
+	check_taken(&out, "# HELP c_seconds How long.\n# TYPE c_seconds histogram\n"
+			  "c_seconds_bucket{le=\"0.001\"} 0\n"
+			  "c_seconds_bucket{le=\"2.5\"} 1 # {trace_id=\"0123456789abcdef0123456789abcdef\"} "
+			  "1.5 1700000000.25\n"
+			  "c_seconds_bucket{le=\"+Inf\"} 1\nc_seconds_sum 1.5\nc_seconds_count 1\n"
+			  "# EOF\n");
+}
+END_TEST
+
 START_TEST(a_text_without_metrics_is_empty)
 {
 	check_taken(&(struct kvw_exposition){0}, "");
@@ -206,6 +241,8 @@ int main(void)
 
 	tcase_add_test(tcase, help_and_type_precede_the_samples);
 	tcase_add_test(tcase, a_text_without_metrics_is_empty);
+	tcase_add_test(tcase, openmetrics_names_counters_without_their_ending);
+	tcase_add_test(tcase, openmetrics_shows_exemplars_of_buckets);
 	tcase_add_test(tcase, labels_are_escaped);
 	tcase_add_test(tcase, numbers_are_written_in_the_programs_manner);
 	tcase_add_test(tcase, buckets_are_cumulative);

@@ -14,6 +14,7 @@
 #include "admin/access_line.h"
 #include "admin/access_log.h"
 #include "fixture.h"
+#include "trace/context.h"
 #include "admin/log_ring.h"
 
 static struct fixture fixture;
@@ -128,6 +129,22 @@ START_TEST(a_request_that_waited_and_was_cut)
 }
 END_TEST
 
+START_TEST(a_request_in_a_trace)
+{
+	struct kvw_trace_context trace = {
+		.trace = {UINT64_C(0x0123456789abcdef), UINT64_C(0xf)}, .span = 1};
+	struct kvw_request_record record = fixture_record(&fixture);
+	json_t *root = line_of(&record);
+
+	ck_assert_ptr_null(json_object_get(root, "trace_id"));
+	json_decref(root);
+	record.trace = &trace;
+	root = line_of(&record);
+	ck_assert_str_eq(text_of(root, "trace_id"), "0123456789abcdef000000000000000f");
+	json_decref(root);
+}
+END_TEST
+
 /* Unknown is left out, never 0; a request answered here names no worker. */
 START_TEST(what_is_unknown_is_absent)
 {
@@ -168,6 +185,7 @@ START_TEST(the_longest_line_fits)
 {
 	static char junk[8192];
 	struct kvw_slice all = {junk, sizeof(junk)};
+	struct kvw_trace_context trace = {.trace = {UINT64_MAX, 1}, .span = 1};
 	struct kvw_request_record record;
 
 	memset(junk, 1, sizeof(junk));
@@ -175,6 +193,7 @@ START_TEST(the_longest_line_fits)
 	record.end = KVW_END_UPSTREAM_LOST;
 	record.api = KVW_API_COUNT_TOKENS;
 	record.reason = KVW_REASON_SLOW_START;
+	record.trace = &trace;
 	record.stream = record.prompt_known = record.cached_known = record.completion_known = true;
 	record.request_bytes = record.response_bytes = INT64_MAX;
 	record.timeout = "timeouts.stream_idle";
@@ -446,6 +465,7 @@ int main(void)
 	tcase_set_timeout(tcase, 120);
 	tcase_add_test(tcase, a_forwarded_request);
 	tcase_add_test(tcase, a_request_that_waited_and_was_cut);
+	tcase_add_test(tcase, a_request_in_a_trace);
 	tcase_add_test(tcase, what_is_unknown_is_absent);
 	tcase_add_test(tcase, hostile_strings_stay_inside_their_quotes);
 	tcase_add_test(tcase, the_longest_line_fits);

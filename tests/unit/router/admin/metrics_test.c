@@ -36,7 +36,7 @@ static struct prom *scrape(int64_t now_ns)
 	char *text;
 	size_t len;
 
-	ck_assert_int_eq(kvw_metrics_render(metrics, now_ns, &text, &len), KVW_OK);
+	ck_assert_int_eq(kvw_metrics_render(metrics, now_ns, false, &text, &len), KVW_OK);
 	prom = prom_parse(text, len);
 	free(text);
 	return prom;

@@ -1,0 +1,438 @@
+/*
+ * span.c - see span.h.
+ *
+ * One pass over the notes of a record, in their order. A note begins a span (an attempt, a leg, a
+ * wait), ends one, or is an event of the innermost span that it speaks of: what happens between an
+ * attempt's begin and its end belongs to that attempt, all else to the request.
+ *
+ * The n-th attempt or leg has the id that its worker got as parent (join.c); waits have ids that no
+ * worker knows.
+ */
+#include "otel/span.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/record.h"
+#include "openai/api_path.h"
+
+#define WAIT_IDS UINT64_C(0x8000) /* ids of waits begin here, those of attempts and legs at 1 */
+#define PROVIDER "vllm"
+
+/* The pass over one record. */
+struct pass {
+	struct kvw_spans *out;
+	const struct kvw_span_facts *facts;
+	const struct kvw_trace_story *story;
+	struct kvw_slice model;                          /* as the client calls it */
+	struct kvw_span *request, *attempt, *leg, *wait; /* NULL: none is under way */
+	uint64_t calls, waits;
+	int64_t first_token_us; /* 0: there was none */
+};
+
+/* --- pieces --- */
+
+static struct kvw_slice note_text(const struct pass *p, const struct kvw_trace_note *note)
+{
+	return kvw_trace_story_text(p->story, note->text_word, note->text_len);
+}
+
+static struct kvw_attribute text_of(const char *key, struct kvw_slice value)
+{
+	return (struct kvw_attribute){.key = key, .type = KVW_ATTRIBUTE_TEXT, .text = value};
+}
+
+static void add(struct kvw_span *span, struct kvw_attribute attribute)
+{
+	if (span->attribute_count < KVW_ATTRIBUTES_MOST)
+		span->attributes[span->attribute_count++] = attribute;
+}
+
+/* Adds a text unless it is empty. */
+static void add_text(struct kvw_span *span, const char *key, struct kvw_slice value)
+{
+	if (value.len > 0)
+		add(span, text_of(key, value));
+}
+
+static void add_name(struct kvw_span *span, const char *key, const char *value)
+{
+	add_text(span, key, kvw_slice_of(value));
+}
+
+static void add_int(struct kvw_span *span, const char *key, int64_t value)
+{
+	add(span, (struct kvw_attribute){.key = key, .type = KVW_ATTRIBUTE_INT, .number = value});
+}
+
+static int64_t time_of(const struct pass *p, uint32_t at_us)
+{
+	return p->story->wall_ns + (int64_t)at_us * 1000;
+}
+
+/* Begins a span; it lasts until the request's end unless it ends before. */
+static struct kvw_span *begin(struct pass *p, enum kvw_span_kind kind, uint64_t id, uint32_t at_us)
+{
+	struct kvw_span *span = &p->out->spans[p->out->count++];
+
+	span->id = id;
+	span->parent = p->story->context.span;
+	span->kind = kind;
+	span->name[0] = '\0';
+	span->begin_ns = time_of(p, at_us);
+	span->end_ns = p->story->wall_ns + p->story->total_ns;
+	span->error = NULL;
+	span->message.len = span->attribute_count = 0; /* the array is not cleared: it is large */
+	span->attempt = false;
+	return span;
+}
+
+static void end(const struct pass *p, struct kvw_span **span, uint32_t at_us)
+{
+	if (*span != NULL)
+		(*span)->end_ns = time_of(p, at_us);
+	*span = NULL;
+}
+
+static void fail(struct kvw_span *span, const char *type, struct kvw_slice message)
+{
+	span->error = type;
+	span->message = message;
+}
+
+/* Notes an event of the span; key NULL: without attribute. */
+static void event(struct pass *p, struct kvw_span *span, uint32_t at_us, const char *name,
+	const char *key, struct kvw_slice value)
+{
+	struct kvw_span_event *to = &p->out->events[p->out->event_count];
+
+	if (p->out->event_count == sizeof(p->out->events) / sizeof(p->out->events[0]))
+		return;
+	*to = (struct kvw_span_event){.at_ns = time_of(p, at_us), .name = name, .span = span};
+	if (key != NULL && value.len > 0)
+		to->attributes[to->attribute_count++] = text_of(key, value);
+	p->out->event_count++;
+}
+
+/* Names a span by two words. */
+static void set_name(struct kvw_span *span, struct kvw_slice first, struct kvw_slice second)
+{
+	size_t len = first.len < KVW_SPAN_NAME_MOST ? first.len : KVW_SPAN_NAME_MOST, room;
+
+	if (len > 0)
+		memcpy(span->name, first.data, len);
+	if (len > 0 && second.len > 0 && len < KVW_SPAN_NAME_MOST)
+		span->name[len++] = ' ';
+	room = KVW_SPAN_NAME_MOST - len;
+	if (second.len > 0)
+		memcpy(span->name + len, second.data, second.len < room ? second.len : room);
+	len += second.len < room ? second.len : room;
+	span->name[len] = '\0';
+}
+
+/* --- GenAI --- */
+
+/* Returns the operation by the conventions; NULL: they have none for this API. */
+static const char *operation_of(enum kvw_api api)
+{
+	switch (api) {
+	case KVW_API_CHAT:
+	case KVW_API_RESPONSES:
+	case KVW_API_MESSAGES:
+	case KVW_API_CHAT_BATCH:
+		return "chat";
+	case KVW_API_COMPLETIONS:
+	case KVW_API_GENERATE:
+		return "text_completion";
+	case KVW_API_EMBEDDINGS:
+		return "embeddings";
+	default:
+		return NULL;
+	}
+}
+
+/* Names a span by operation and model, or else by method and API, and adds what all spans of
+ * inference have. */
+static void describe(const struct pass *p, struct kvw_span *span)
+{
+	const char *operation = operation_of(p->story->api);
+	struct kvw_slice path =
+		kvw_trace_story_text(p->story, p->story->path_word, p->story->path_len);
+	const char *blank = path.len == 0 ? NULL : memchr(path.data, ' ', path.len);
+
+	if (operation == NULL) {
+		path.len = blank == NULL ? 0 : (size_t)(blank - path.data);
+		set_name(span, path, kvw_slice_of(kvw_api_name(p->story->api)));
+		return;
+	}
+	set_name(span, kvw_slice_of(operation), p->model);
+	add_name(span, "gen_ai.operation.name", operation);
+	add_name(span, "gen_ai.provider.name", PROVIDER);
+	add_text(span, "gen_ai.request.model", p->model);
+}
+
+/* --- attempts, legs, waits --- */
+
+/* Adds host and port of a URL such as http://[::1]:8000/prefix. */
+static void add_server(struct kvw_span *span, const char *url)
+{
+	const char *host = strstr(url, "://"), *past, *colon;
+
+	if (host == NULL)
+		return;
+	host += 3;
+	past = host + strcspn(host, "/@");
+	colon = memrchr(host, ':', (size_t)(past - host));
+	if (colon == NULL)
+		return;
+	if (*host == '[' && colon > host + 1)
+		add_text(span, "server.address",
+			(struct kvw_slice){host + 1, (size_t)(colon - host) - 2});
+	else
+		add_text(span, "server.address", (struct kvw_slice){host, (size_t)(colon - host)});
+	add_int(span, "server.port", strtol(colon + 1, NULL, 10));
+}
+
+/* Begins the span of an attempt or of a leg. */
+static struct kvw_span *begin_call(struct pass *p, const struct kvw_trace_note *note)
+{
+	struct kvw_span *span =
+		begin(p, KVW_SPAN_CLIENT, p->story->context.span + ++p->calls, note->at_us);
+	char *url = p->out->urls[span - p->out->spans];
+
+	url[p->facts->worker(p->facts->arg, note->more, url, KVW_SPAN_URL_MOST - 1)] = '\0';
+	describe(p, span);
+	add_server(span, url);
+	add_name(span, "kvway.worker", url);
+	add_int(span, "kvway.predicted_cached_tokens", note->number);
+	return span;
+}
+
+static void on_attempt(struct pass *p, const struct kvw_trace_note *note)
+{
+	struct kvw_span *before = p->attempt;
+	int64_t resent = 0;
+
+	end(p, &before, note->at_us);
+	for (size_t i = 0; i < p->out->count; i++)
+		resent += p->out->spans[i].attempt;
+	p->attempt = begin_call(p, note);
+	p->attempt->attempt = true;
+	add_name(p->attempt, "kvway.decision.reason", kvw_reason_name((enum kvw_reason)note->code));
+	if (resent > 0)
+		add_int(p->attempt, "http.request.resend_count", resent);
+}
+
+static void on_leg(struct pass *p, const struct kvw_trace_note *note)
+{
+	end(p, &p->leg, note->at_us);
+	p->leg = begin_call(p, note);
+	add_name(p->leg, "kvway.leg", "prefill");
+}
+
+static void on_prefilled(struct pass *p, const struct kvw_trace_note *note)
+{
+	const char *result = kvw_trace_code_name(p->facts->trace, KVW_TRACE_PREFILLED, note->code);
+
+	if (p->leg == NULL)
+		return;
+	add_name(p->leg, "kvway.leg.result", result);
+	if (note->number > 0)
+		add_int(p->leg, "gen_ai.usage.input_tokens", note->number);
+	if (result == NULL || strcmp(result, "ok") != 0)
+		fail(p->leg, result == NULL ? "_OTHER" : result, note_text(p, note));
+	end(p, &p->leg, note->at_us);
+}
+
+static void on_wait(struct pass *p, const struct kvw_trace_note *note)
+{
+	struct kvw_slice cause = note_text(p, note);
+
+	end(p, &p->wait, note->at_us);
+	p->wait = begin(
+		p, KVW_SPAN_INTERNAL, p->story->context.span + WAIT_IDS + p->waits++, note->at_us);
+	set_name(p->wait, KVW_SLICE("wait"), cause);
+	add_text(p->wait, "kvway.wait.for", cause);
+	if (note->number > 0)
+		add_int(p->wait, "kvway.wait.at_most_ms", note->number);
+}
+
+/* --- the request --- */
+
+/* Shows a state from which a reader learns where time went: the whole request is here, it is sent,
+ * its client does not keep up. The others follow from spans and their events. */
+static void on_state(struct pass *p, struct kvw_span *here, uint32_t at_us, struct kvw_slice state)
+{
+	static const struct {
+		const char *state, *event;
+	} shown[] = {
+		{"routing", "request_read"}, {"sent", "request_sent"}, {"paused", "client_behind"}};
+
+	for (size_t i = 0; i < sizeof(shown) / sizeof(shown[0]); i++)
+		if (kvw_slice_equal(state, kvw_slice_of(shown[i].state)) &&
+			(i > 0 || p->calls + p->waits == 0))
+			event(p, here, at_us, shown[i].event, NULL, state);
+}
+
+static void on_note(struct pass *p, const struct kvw_trace_note *note)
+{
+	enum kvw_trace_kind kind = (enum kvw_trace_kind)note->kind;
+	struct kvw_span *here = p->attempt != NULL ? p->attempt : p->request;
+	struct kvw_slice name =
+		kvw_slice_of(kvw_trace_code_name(p->facts->trace, kind, note->code));
+
+	switch (kind) {
+	case KVW_TRACE_REQUEST: /* noted before the wait for which it stands, and at its end */
+		end(p, &p->wait, note->at_us);
+		on_state(p, here, note->at_us, name);
+		break;
+	case KVW_TRACE_RESPONSE:
+		on_state(p, here, note->at_us, name);
+		break;
+	case KVW_TRACE_STEP:
+		event(p, p->request, note->at_us, "step", "kvway.step", note_text(p, note));
+		break;
+	case KVW_TRACE_WAIT:
+		on_wait(p, note);
+		break;
+	case KVW_TRACE_ATTEMPT:
+		on_attempt(p, note);
+		break;
+	case KVW_TRACE_LEG:
+		on_leg(p, note);
+		break;
+	case KVW_TRACE_PREFILLED:
+		on_prefilled(p, note);
+		break;
+	case KVW_TRACE_FAILED:
+		if (p->attempt != NULL)
+			fail(p->attempt, "_OTHER", note_text(p, note));
+		event(p, here, note->at_us, "failed", "kvway.why", note_text(p, note));
+		break;
+	case KVW_TRACE_FIRST_TOKEN:
+		here->error = NULL; /* it went well on another connection to the same worker */
+		p->first_token_us = note->at_us;
+		event(p, here, note->at_us, "first_token", NULL, name);
+		break;
+	case KVW_TRACE_ATTEMPT_END:
+		end(p, &p->attempt, note->at_us);
+		break;
+	case KVW_TRACE_ANSWER:
+		p->request->message = note_text(p, note);
+		event(p, p->request, note->at_us, "answer", "kvway.message", note_text(p, note));
+		break;
+	case KVW_TRACE_GRADE:
+		if (!kvw_slice_equal(name, KVW_SLICE("good")))
+			event(p, here, note->at_us, "grade", "kvway.name", name);
+		break;
+	case KVW_TRACE_TIMER:
+	case KVW_TRACE_CLIENT:
+	case KVW_TRACE_DECODE:
+		event(p, here, note->at_us, kvw_trace_kind_name(kind), "kvway.name", name);
+		break;
+	case KVW_TRACE_END:
+	case KVW_TRACE_KINDS:
+		break;
+	}
+}
+
+static void add_http(struct pass *p)
+{
+	const struct kvw_trace_story *story = p->story;
+	struct kvw_slice path = kvw_trace_story_text(story, story->path_word, story->path_len);
+	const char *blank = path.len == 0 ? NULL : memchr(path.data, ' ', path.len);
+	size_t method = blank == NULL ? 0 : (size_t)(blank - path.data);
+
+	if (blank != NULL) {
+		add_text(p->request, "http.request.method", (struct kvw_slice){path.data, method});
+		add_text(p->request, "url.path",
+			(struct kvw_slice){blank + 1, path.len - method - 1});
+	}
+	add_name(p->request, "url.scheme", p->facts->https ? "https" : "http");
+	if (story->status > 0)
+		add_int(p->request, "http.response.status_code", story->status);
+}
+
+static void add_usage(struct pass *p)
+{
+	const struct kvw_trace_outcome *outcome = &p->story->outcome;
+
+	if (operation_of(p->story->api) == NULL || p->first_token_us == 0)
+		return;
+	add_text(p->request, "gen_ai.response.model",
+		kvw_trace_story_text(p->story, p->story->model_word, p->story->model_len));
+	if (outcome->prompt_known)
+		add_int(p->request, "gen_ai.usage.input_tokens", outcome->prompt);
+	if (outcome->cached_known)
+		add_int(p->request, "gen_ai.usage.cache_read.input_tokens", outcome->cached);
+	if (outcome->completion_known)
+		add_int(p->request, "gen_ai.usage.output_tokens", outcome->completion);
+	if (!outcome->stream)
+		return;
+	add(p->request,
+		(struct kvw_attribute){
+			.key = "gen_ai.request.stream", .type = KVW_ATTRIBUTE_BOOL, .number = 1});
+	add(p->request, (struct kvw_attribute){.key = "gen_ai.response.time_to_first_chunk",
+				.type = KVW_ATTRIBUTE_DOUBLE,
+				.real = (double)p->first_token_us / 1e6});
+}
+
+static void add_own(struct pass *p)
+{
+	static const char *const why[] = {[KVW_TRACE_EXPORT_NOT] = "",
+		[KVW_TRACE_EXPORT_SAMPLED] = "sampled",
+		[KVW_TRACE_EXPORT_SLOW] = "slow",
+		[KVW_TRACE_EXPORT_FAILED] = "failed"};
+	const struct kvw_trace_story *story = p->story;
+
+	add_text(p->request, "kvway.request_id",
+		kvw_trace_story_text(story, story->id_word, story->id_len));
+	add_name(p->request, "kvway.route", kvw_api_name(story->api));
+	add_name(p->request, "kvway.strategy", story->outcome.strategy);
+	add_name(p->request, "kvway.end", kvw_end_name(story->end));
+	add_name(p->request, "kvway.exported", why[story->export]);
+	if (story->skipped > 0)
+		add_int(p->request, "kvway.notes_skipped", story->skipped);
+}
+
+/* A status below 500 is the client's matter (HTTP conventions). */
+static void judge(struct pass *p)
+{
+	const struct kvw_trace_story *story = p->story;
+
+	if (!story->failed)
+		return;
+	(void)snprintf(p->out->status, sizeof(p->out->status), "%d", story->status);
+	fail(p->request,
+		story->end == KVW_END_COMPLETE || story->end == KVW_END_LOCAL
+			? p->out->status
+			: kvw_end_name(story->end),
+		p->request->message);
+}
+
+void kvw_spans_make(struct kvw_spans *out, const struct kvw_span_facts *facts,
+	const struct kvw_trace_story *story)
+{
+	struct pass p = {.out = out, .facts = facts, .story = story};
+
+	out->trace[0] = story->context.trace[0];
+	out->trace[1] = story->context.trace[1];
+	out->flags = story->context.flags;
+	out->count = out->event_count = 0;
+	p.model = story->asked_len > 0
+			  ? kvw_trace_story_text(story, story->asked_word, story->asked_len)
+			  : kvw_trace_story_text(story, story->model_word, story->model_len);
+	p.request = begin(&p, KVW_SPAN_SERVER, story->context.span, 0);
+	p.request->parent = story->context.parent;
+	describe(&p, p.request);
+	for (size_t i = 0; i < story->note_count; i++)
+		on_note(&p, &story->notes[i]);
+	add_http(&p);
+	add_usage(&p);
+	add_own(&p);
+	judge(&p);
+	for (size_t i = 0; i < out->count; i++)
+		if (out->spans[i].error != NULL)
+			add_name(&out->spans[i], "error.type", out->spans[i].error);
+}

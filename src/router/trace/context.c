@@ -1,0 +1,79 @@
+/*
+ * context.c - reads and writes the header field `traceparent`.
+ *
+ * The grammar is strict, since two programs that read a value differently would cut one trace in
+ * two: upper-case digits, ids of zero, version ff and anything behind the flags of version 00 are
+ * invalid (W3C Trace Context, sections 3.2.2 and 4.3).
+ */
+#include "trace/context.h"
+
+static int digit_of(char c)
+{
+	if (c >= '0' && c <= '9')
+		return c - '0';
+	return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+}
+
+/* Reads `count` digits, at most 16. */
+static bool take_hex(const char *at, size_t count, uint64_t *out)
+{
+	uint64_t value = 0;
+
+	for (size_t i = 0; i < count; i++) {
+		int digit = digit_of(at[i]);
+
+		if (digit < 0)
+			return false;
+		value = value << 4 | (uint64_t)digit;
+	}
+	*out = value;
+	return true;
+}
+
+bool kvw_traceparent_read(struct kvw_slice value, struct kvw_trace_context *out)
+{
+	const char *at = value.data;
+	uint64_t version, first, last, parent, flags;
+
+	if (value.len < KVW_TRACEPARENT_LEN || at[2] != '-' || at[35] != '-' || at[52] != '-' ||
+		!take_hex(at, 2, &version) || !take_hex(at + 3, 16, &first) ||
+		!take_hex(at + 19, 16, &last) || !take_hex(at + 36, 16, &parent) ||
+		!take_hex(at + 53, 2, &flags))
+		return false;
+	if (version == 0xff || (first == 0 && last == 0) || parent == 0)
+		return false;
+	if (value.len > KVW_TRACEPARENT_LEN && (version == 0 || at[KVW_TRACEPARENT_LEN] != '-'))
+		return false;
+	out->trace[0] = first;
+	out->trace[1] = last;
+	out->parent = parent;
+	out->flags = (uint8_t)flags;
+	return true;
+}
+
+void kvw_trace_hex(char out[16], uint64_t value)
+{
+	for (int i = 0; i < 16; i++)
+		out[i] = "0123456789abcdef"[value >> (60 - 4 * i) & 15];
+}
+
+void kvw_trace_id(char out[KVW_TRACE_ID_LEN], const struct kvw_trace_context *context)
+{
+	kvw_trace_hex(out, context->trace[0]);
+	kvw_trace_hex(out + 16, context->trace[1]);
+}
+
+void kvw_traceparent_write(
+	char out[KVW_TRACEPARENT_LEN], const uint64_t trace[2], uint64_t span, uint8_t flags)
+{
+	char byte[16];
+
+	memcpy(out, "00-", 3);
+	kvw_trace_hex(out + 3, trace[0]);
+	kvw_trace_hex(out + 19, trace[1]);
+	out[35] = '-';
+	kvw_trace_hex(out + 36, span);
+	out[52] = '-';
+	kvw_trace_hex(byte, flags);
+	memcpy(out + 53, byte + 14, 2);
+}
