@@ -15,6 +15,7 @@ static const struct {
 } metrics_list[] = {
 #define KVW_METRIC(name, type, labels, collector, arg, help)                                       \
 	{{name, #type, labels, help}, kvw_collect_##collector, arg},
+#define KVW_QUESTION(text) {{NULL, "", "", text}, NULL, 0},
 #include "admin/metrics.def"
 };
 
@@ -104,6 +105,8 @@ enum kvw_err kvw_metrics_render(
 	learn_models(metrics);
 	kvw_window_sample(metrics, now_ns);
 	for (size_t i = 0; i < METRICS; i++) {
+		if (metrics_list[i].collect == NULL)
+			continue; /* a question */
 		collect.arg = metrics_list[i].arg;
 		kvw_metric_head(&collect.out, &metrics_list[i].info);
 		metrics_list[i].collect(&collect);
@@ -120,6 +123,7 @@ void kvw_metrics_reference(FILE *out)
 		"`GET /metrics` shows them in this order as Prometheus text 0.0.4.\n"
 		"`server` and `worker` are the URL of a worker, `none` where no worker was "
 		"chosen;\n"
-		"`model` is a name that some worker serves, `unknown` or `other`.\n",
+		"`model` is a name that some worker serves, `unknown` or `other`.\n"
+		"Each section is a question, and has the metrics that answer it.\n",
 		kvw_metric_info);
 }

@@ -49,7 +49,8 @@ START_TEST(every_listed_metric_appears_with_its_type)
 	size_t count = 0;
 
 	for (; (info = kvw_metric_info(count)) != NULL; count++)
-		prom_family(prom, info->name, info->type);
+		if (info->name != NULL) /* no question */
+			prom_family(prom, info->name, info->type);
 	ck_assert_uint_gt(count, 60);
 	prom_free(prom);
 }
