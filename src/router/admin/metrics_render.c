@@ -93,6 +93,7 @@ void kvw_metrics_tick(struct kvw_metrics *metrics, int64_t now_ns)
 	pthread_mutex_lock(&metrics->lock);
 	learn_models(metrics);
 	kvw_window_sample(metrics, now_ns);
+	kvw_scale_tick(metrics, now_ns);
 	pthread_mutex_unlock(&metrics->lock);
 }
 
@@ -104,6 +105,7 @@ enum kvw_err kvw_metrics_render(
 	pthread_mutex_lock(&metrics->lock);
 	learn_models(metrics);
 	kvw_window_sample(metrics, now_ns);
+	kvw_scale_tick(metrics, now_ns);
 	for (size_t i = 0; i < METRICS; i++) {
 		if (metrics_list[i].collect == NULL)
 			continue; /* a question */
