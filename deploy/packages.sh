@@ -14,7 +14,7 @@ packages_of() {
 	build)
 		echo gcc libc6-dev meson ninja-build 'pkgconf|pkg-config' \
 			libevent-dev libssl-dev libjansson-dev libxxhash-dev libyaml-dev libzmq3-dev libc-ares-dev \
-			liburing-dev libmsgpack-dev \
+			liburing-dev libmsgpack-dev zlib1g-dev \
 			'libcurl4-openssl-dev|libcurl4-gnutls-dev' 'libllhttp-dev|node-llhttp'
 		;;
 	test)
