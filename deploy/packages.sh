@@ -14,8 +14,8 @@ packages_of() {
 	build)
 		echo gcc libc6-dev meson ninja-build 'pkgconf|pkg-config' \
 			libevent-dev libssl-dev libjansson-dev libxxhash-dev libyaml-dev libzmq3-dev libc-ares-dev \
-			liburing-dev libmsgpack-dev \
-			'libcurl4-openssl-dev|libcurl4-gnutls-dev' zlib1g-dev 'libllhttp-dev|node-llhttp'
+			liburing-dev libmsgpack-dev zlib1g-dev \
+			'libcurl4-openssl-dev|libcurl4-gnutls-dev' 'libllhttp-dev|node-llhttp'
 		;;
 	test)
 		echo check g++ clang 'libclang-rt-dev|libclang-rt-18-dev|libclang-rt-14-dev' llvm \

@@ -359,7 +359,7 @@ static void look(struct bench *b)
 		kvw_programs_look(
 			b->admission->programs, kvw_admission_full(b->admission), b->now_ns);
 	}
-	kvw_admission_look(b->admission, b->shape.workers, b->now_ns);
+	kvw_admission_look(b->admission, b->shape.workers, b->shape.workers, b->now_ns);
 }
 
 static void turn(struct bench *b)

@@ -102,7 +102,8 @@ static void arrive(void *self, uint32_t job, int64_t now_ns)
 
 static void look(struct gate *g, int64_t now_ns)
 {
-	kvw_admission_look(g->admission, g->fleet->options.workers, now_ns);
+	kvw_admission_look(
+		g->admission, g->fleet->options.workers, g->fleet->options.workers, now_ns);
 	if (now_ns - g->looked_ns < LOOK_NS)
 		return;
 	g->looked_ns = now_ns;

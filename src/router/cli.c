@@ -109,6 +109,8 @@ static void print_usage(FILE *out)
 	      "what happened to requests: waits, workers, failures\n"
 	      "  kvway usage                                 "
 	      "requests and tokens of keys, tenants, models\n"
+	      "  kvway bundle                                "
+	      "one archive for a support case, without secrets\n"
 	      "  kvway groups                                "
 	      "groups of a model's workers, and their weights\n"
 	      "  kvway compare GROUP GROUP                   how two of these differ\n"
@@ -346,6 +348,7 @@ static void read_words(struct reader *r, int argc, char **argv)
 		kvw_suggest_offer(&near, "workers", "workers");
 		kvw_suggest_offer(&near, "trace", "trace");
 		kvw_suggest_offer(&near, "usage", "usage");
+		kvw_suggest_offer(&near, "bundle", "bundle");
 		kvw_suggest_offer(&near, "groups", "groups");
 		kvw_suggest_offer(&near, "compare", "compare");
 		fprintf(r->err,
@@ -606,6 +609,8 @@ enum kvw_cli_action kvw_cli_parse(int argc, char **argv, FILE *out, FILE *err, s
 	*cli = (struct kvw_cli){.status = KVW_CLI_OK};
 	if (argc > 1 && strcmp(argv[1], "explain") == 0)
 		return KVW_CLI_EXPLAIN;
+	if (argc > 1 && strcmp(argv[1], "bundle") == 0)
+		return KVW_CLI_BUNDLE;
 	if (argc > 1 && (strcmp(argv[1], "groups") == 0 || strcmp(argv[1], "compare") == 0))
 		return KVW_CLI_GROUPS;
 	if (argc > 1 && strcmp(argv[1], "workers") == 0)

@@ -15,6 +15,7 @@ enum kvw_cli_action {
 	KVW_CLI_EXIT, /* everything is done: the program ends with cli->status */
 	/* `kvway explain`: explain_command.h reads argv[1] and the words after it */
 	KVW_CLI_EXPLAIN,
+	KVW_CLI_BUNDLE,  /* `kvway bundle`: bundle/command.h reads it */
 	KVW_CLI_GROUPS,  /* `kvway groups`, `kvway compare`: groups/command.h reads them */
 	KVW_CLI_WORKERS, /* `kvway workers`: workers/command.h reads them */
 	KVW_CLI_TRACE, /* `kvway trace`: story/command.h reads them */

@@ -5,6 +5,7 @@
 
 #include "app.h"
 #include "auth/command.h"
+#include "bundle/command.h"
 #include "base/standard_out.h"
 #include "cli.h"
 #include "explain/command.h"
@@ -35,6 +36,8 @@ int main(int argc, char **argv)
 		return leave((int)cli.status);
 	case KVW_CLI_EXPLAIN:
 		return leave(kvw_explain_command(argc - 1, argv + 1, stdin, stdout, stderr));
+	case KVW_CLI_BUNDLE:
+		return leave(kvw_bundle_command(argc - 1, argv + 1, stdout, stderr));
 	case KVW_CLI_GROUPS:
 		return leave(kvw_groups_command(argc - 1, argv + 1, stdout, stderr));
 	case KVW_CLI_WORKERS:

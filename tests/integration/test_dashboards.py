@@ -284,6 +284,7 @@ def test_rules_and_dashboards_ask_for_values_that_are_written():
 ABSENT = {
     "kvtier:": "no vLLM with kvtier runs here",
     "kvway_worker_cache_coverage": "the strategy is prefixaware",
+    "kvway_kvaware_token_wait_seconds": "the strategy is prefixaware",
 }
 # Histograms in which nothing was counted: no request waits, no tier is shared, no worker has a role. Their quantiles are no number.
 EMPTY = ("kvway_wait_seconds", "kvtier_probe_seconds", "kvway_pd_prefill_seconds", "kvway_pd_handover_seconds", "kvway_pd_transfer_seconds")

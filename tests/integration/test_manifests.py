@@ -284,6 +284,11 @@ GOOD = {
                                      "client_certificate": "asked"}}},
         "serviceMonitor": {"enabled": True, "tlsConfig": {"serverName": "admin.example"}},
     },
+    "KEDA": {
+        "workersAutoscaling": {
+            "enabled": True, "labels": {"model": "llama"}, "keda": {"serverAddress": "http://prometheus:9090"},
+        },
+    },
     "no admin": {"config": {"admin": None, "drain": None}},
     "no TLS of admin": {"config": {"admin": {"tls": None, "open": None}}},
     "kvaware": {"strategy": "kvaware", "networkPolicy": {"enabled": True}},
@@ -298,6 +303,7 @@ GOOD = {
         },
     },
 }
+LATE = "kvway_fleet_predicted_over_promised"
 # By the word that the message must have.
 BAD = {
     "replicas": {"replicas": 3},
@@ -327,6 +333,23 @@ def test_chart_with_everything_switched_on(helm, tmp_path):
     (config,) = (yaml.safe_load(each["data"]["kvway.yaml"]) for each in objects if "kvway.yaml" in each.get("data", {}))
     assert config["workers"] == [{"url": "http://a:8000"}, {"url": "http://b:8000", "models": ["m"]}]
     assert config["routing"] == {"strategy": "prefixaware", "slow_start": "30s"}
+
+
+def test_workers_grow_by_how_late_answers_will_be(helm, tmp_path):
+    """By an external metric of an adapter, or by KEDA from Prometheus: the same target of the same metric."""
+    _, objects = helm("all")
+    (scaler,) = (each for each in objects if each["metadata"]["name"].endswith("-workers") and each["kind"] == "HorizontalPodAutoscaler")
+    (metric,) = (each["external"] for each in scaler["spec"]["metrics"])
+    assert metric["metric"] == {"name": LATE, "selector": {"matchLabels": {"quantile": "0.9"}}}
+    assert metric["target"] == {"type": "Value", "value": "0.8"}
+    error, objects = helm("KEDA")
+    assert error is None
+    assert check(objects, tmp_path) == ["ConfigMap", "Deployment", "ScaledObject", "Service", "ServiceAccount"]
+    (scaled,) = (each["spec"] for each in objects if each["kind"] == "ScaledObject")
+    (trigger,) = scaled["triggers"]
+    assert (trigger["metricType"], trigger["metadata"]["threshold"]) == ("Value", "0.8")
+    assert trigger["metadata"]["query"] == f'max({LATE}{{model="llama",quantile="0.9",}})'
+    assert scaled["advanced"]["horizontalPodAutoscalerConfig"]["behavior"] == scaler["spec"]["behavior"]
 
 
 def test_chart_with_workers_of_kubernetes_may_read_them(helm):

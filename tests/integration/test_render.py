@@ -276,7 +276,10 @@ def test_autoscalers_are_what_the_manifest_asks_for():
     workers, routers = (check_scaling(found)[name] for name in ("bursts-worker", "bursts-kvway"))
     assert (workers["minReplicas"], workers["maxReplicas"]) == (2, 12)
     assert workers["behavior"]["scaleUp"]["stabilizationWindowSeconds"] == 30
-    assert workers["metrics"][0]["external"]["metric"]["selector"] == {"matchLabels": {"service": "bursts"}}
+    metric = workers["metrics"][0]["external"]
+    assert metric["metric"]["name"] == "kvway_fleet_predicted_over_promised"
+    assert metric["metric"]["selector"] == {"matchLabels": {"service": "bursts", "quantile": "0.9"}}
+    assert metric["target"] == {"type": "Value", "value": "0.8"}
     assert ("Service", "bursts") in found  # which its ServiceMonitor takes that label from
     assert (routers["minReplicas"], routers["maxReplicas"]) == (1, 4)
     done = run("render", "-f", DATA / "autoscaled.yaml")
@@ -285,7 +288,7 @@ def test_autoscalers_are_what_the_manifest_asks_for():
         "spec.autoScalingSpec.pollingInterval", "spec.autoScalingSpec.prometheusTrigger", "spec.replicas",
         "spec.intelligentRoutingSpec.autoScalingSpec",
     ]  # fmt: skip
-    assert "requests that wait at kvway" in said[1][1]
+    assert "how late kvway predicts answers to be" in said[1][1]
     fixed = run("render", "-f", DATA / "autoscaled.yaml", "--kvway-replicas", 2)
     assert "spec.intelligentRoutingSpec.autoScalingSpec: not used: `--kvway-replicas`" in fixed.stderr
     assert objects(fixed.stdout)["Deployment", "bursts-kvway"]["spec"]["replicas"] == 2

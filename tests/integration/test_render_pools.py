@@ -85,20 +85,21 @@ def test_a_zone_is_for_both_pools():
     assert all("affinity" not in pod for pod, _ in pods(free).values())
 
 
-def test_each_pool_grows_by_its_own_queue():
+def test_each_pool_grows_by_its_own_part():
     """More of those that prefill would not help where decoding is short, nor the other way round."""
     found = objects(render(base("pools_cached")))
     metrics = {}
     for role in ("prefill", "decode"):
         spec = found["HorizontalPodAutoscaler", f"long-prompts-{role}"]["spec"]
         metric = spec["metrics"][0]["external"]["metric"]
-        metrics[role] = metric["name"], metric["selector"]["matchLabels"]["service"], spec["minReplicas"], spec["maxReplicas"]
+        labels = metric["selector"]["matchLabels"]
+        metrics[role] = metric["name"], labels["service"], labels["role"], spec["minReplicas"], spec["maxReplicas"]
         assert "replicas" not in found["Deployment", f"long-prompts-{role}"]["spec"]
     assert metrics == {
-        "prefill": ("vllm_num_requests_waiting", "long-prompts-prefill", 2, 6),
-        "decode": ("kvway_waiting_requests", "long-prompts", 1, 3),
+        "prefill": ("kvway_fleet_predicted_over_promised", "long-prompts", "prefill", 2, 6),
+        "decode": ("kvway_fleet_predicted_over_promised", "long-prompts", "decode", 1, 3),
     }
-    assert all(("Service", service) in found for _, service, _, _ in metrics.values())
+    assert ("Service", "long-prompts") in found  # which the ServiceMonitor takes that label from
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@
  */
 #include "metrics/exposition.h"
 
+#include <ctype.h>
 #include <math.h>
 #include <stdlib.h>
 
@@ -224,23 +225,52 @@ enum kvw_err kvw_exposition_take(struct kvw_exposition *out, char **text, size_t
 	return KVW_OK;
 }
 
+/* Writes a link to the section of a question, as GitHub names it. */
+static void put_link(FILE *out, const char *question)
+{
+	fprintf(out, "- [%s](#", question);
+	for (const char *c = question; *c != '\0'; c++) {
+		if (isalnum((unsigned char)*c) || *c == '-')
+			fputc(tolower((unsigned char)*c), out);
+		else if (*c == ' ')
+			fputc('-', out);
+	}
+	fputs(")\n", out);
+}
+
+static void put_row(FILE *out, const struct kvw_metric_info *info)
+{
+	const char *tick = info->labels[0] != '\0' ? "`" : "";
+
+	fprintf(out, "| `%s` | %s | %s%s%s | ", info->name, info->type, tick, info->labels, tick);
+	for (const char *c = info->help; *c != '\0'; c++) {
+		if (*c == '|') /* a '|' would end the cell */
+			fputc('\\', out);
+		fputc(*c, out);
+	}
+	fputs(" |\n", out);
+}
+
 void kvw_metrics_page(
 	FILE *out, const char *introduction, const struct kvw_metric_info *(*at)(size_t i))
 {
-	const struct kvw_metric_info *info;
+	static const char head[] =
+		"\n| Name | Type | Labels | What it is |\n|---|---|---|---|\n";
+	const struct kvw_metric_info *info = at(0);
+	bool asks = info != NULL && info->name == NULL;
 
-	fprintf(out, "%s\n| Name | Type | Labels | What it is |\n|---|---|---|---|\n",
-		introduction);
+	fputs(introduction, out);
+	if (asks)
+		fputc('\n', out);
+	for (size_t i = 0; asks && (info = at(i)) != NULL; i++)
+		if (info->name == NULL)
+			put_link(out, info->help);
+	if (!asks)
+		fputs(head, out);
 	for (size_t i = 0; (info = at(i)) != NULL; i++) {
-		const char *tick = info->labels[0] != '\0' ? "`" : "";
-
-		fprintf(out, "| `%s` | %s | %s%s%s | ", info->name, info->type, tick, info->labels,
-			tick);
-		for (const char *c = info->help; *c != '\0'; c++) {
-			if (*c == '|') /* a '|' would end the cell */
-				fputc('\\', out);
-			fputc(*c, out);
-		}
-		fputs(" |\n", out);
+		if (info->name == NULL)
+			fprintf(out, "\n## %s\n%s", info->help, head);
+		else
+			put_row(out, info);
 	}
 }

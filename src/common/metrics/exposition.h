@@ -20,9 +20,10 @@
 #include "kvway/err.h"
 #include "metrics/histogram.h"
 
-/* A metric, as described by its line in a .def file. Static. */
+/* A metric, as described by its line in a .def file, or a question, which the metrics after it
+ * answer. Static. */
 struct kvw_metric_info {
-	const char *name;   /* a histogram's without _bucket */
+	const char *name;   /* a histogram's without _bucket; NULL: `help` is a question */
 	const char *type;   /* "counter", "gauge" or "histogram" */
 	const char *labels; /* names, comma separated; "": none */
 	const char *help;   /* one line */
@@ -86,7 +87,7 @@ enum kvw_err kvw_exposition_take(
 	struct kvw_exposition *out, char **text, size_t *len) KVW_MUST_CHECK;
 
 /* Writes the page METRICS.md: its title and introduction, then a table of all metrics. at(i)
- * returns metric number i, or NULL if there are no more. */
+ * returns metric number i, or NULL if there are no more. Each question begins a section. */
 void kvw_metrics_page(
 	FILE *out, const char *introduction, const struct kvw_metric_info *(*at)(size_t i));
 

@@ -122,6 +122,7 @@ enum kvw_err kvw_metrics_create(
 	kvw_bounds_init(&metrics->bounds.added, added_us, COUNT_OF(added_us), US);
 	kvw_bounds_init(&metrics->bounds.difference, difference_characters,
 		COUNT_OF(difference_characters), 1);
+	kvw_scale_bounds(&metrics->bounds.ratio);
 	metrics->window.workers = calloc(
 		KVW_WINDOW_SAMPLES * metrics->worker_slots, sizeof(*metrics->window.workers));
 	metrics->shards = aligned_alloc(64, loops * sizeof(*metrics->shards));
@@ -147,6 +148,7 @@ void kvw_metrics_destroy(struct kvw_metrics *metrics)
 {
 	if (metrics == NULL)
 		return;
+	kvw_scale_finish(metrics);
 	for (size_t i = 0; i < metrics->loops; i++)
 		shard_finish(&metrics->shards[i]);
 	free(metrics->shards);

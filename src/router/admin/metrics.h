@@ -20,6 +20,7 @@ struct kvw_feed;
 struct kvw_fleet;
 struct kvw_ledger;
 struct kvw_metric_info; /* metrics/exposition.h */
+struct kvw_scale_prediction; /* admission/scale.h */
 struct kvw_tokens;
 struct kvw_trace_story;  /* trace/trace.h */
 
@@ -249,6 +250,10 @@ const char *kvw_group_by_name(enum kvw_group_by by);
  * 0. */
 void kvw_metrics_first_token(
 	struct kvw_metrics_shard *shard, int64_t predicted_ns, int64_t actual_ns);
+/* Counts a request's prediction. model_label: as in struct kvw_request_record; role: of the worker,
+ * enum kvw_role. */
+void kvw_metrics_predicted(struct kvw_metrics_shard *shard, uint32_t model_label, uint8_t role,
+	const struct kvw_scale_prediction *prediction);
 /* Sets when the request arrived that has waited longest for a worker; 0: none waits. */
 void kvw_metrics_oldest(struct kvw_metrics_shard *shard, int64_t came_ns);
 /* Records how long a request has waited in kvway for a worker. */

@@ -15,6 +15,7 @@ static const struct {
 } metrics_list[] = {
 #define KVW_METRIC(name, type, labels, collector, arg, help)                                       \
 	{{name, #type, labels, help}, kvw_collect_##collector, arg},
+#define KVW_QUESTION(text) {{NULL, "", "", text}, NULL, 0},
 #include "admin/metrics.def"
 };
 
@@ -92,6 +93,7 @@ void kvw_metrics_tick(struct kvw_metrics *metrics, int64_t now_ns)
 	pthread_mutex_lock(&metrics->lock);
 	learn_models(metrics);
 	kvw_window_sample(metrics, now_ns);
+	kvw_scale_tick(metrics, now_ns);
 	pthread_mutex_unlock(&metrics->lock);
 }
 
@@ -103,7 +105,10 @@ enum kvw_err kvw_metrics_render(
 	pthread_mutex_lock(&metrics->lock);
 	learn_models(metrics);
 	kvw_window_sample(metrics, now_ns);
+	kvw_scale_tick(metrics, now_ns);
 	for (size_t i = 0; i < METRICS; i++) {
+		if (metrics_list[i].collect == NULL)
+			continue; /* a question */
 		collect.arg = metrics_list[i].arg;
 		kvw_metric_head(&collect.out, &metrics_list[i].info);
 		metrics_list[i].collect(&collect);
@@ -123,6 +128,7 @@ void kvw_metrics_reference(FILE *out)
 		"the `trace_id` of the last exported request in them.\n"
 		"`server` and `worker` are the URL of a worker, `none` where no worker was "
 		"chosen;\n"
-		"`model` is a name that some worker serves, `unknown` or `other`.\n",
+		"`model` is a name that some worker serves, `unknown` or `other`.\n"
+		"Each section is a question, and has the metrics that answer it.\n",
 		kvw_metric_info);
 }

@@ -20,6 +20,7 @@
 #include "metrics/histogram.h"
 #include "admin/metrics.h"
 #include "admin/open_metrics.h"
+#include "admission/scale.h"
 #include "fleet/fleet.h"
 
 /* Label values of `model`: slot 0 is "unknown", slot i + 1 the model with index i, the last
@@ -100,6 +101,7 @@ struct kvw_metric_bounds {
 	struct kvw_bounds gap;     /* time between tokens: vLLM's bounds and three below */
 	struct kvw_bounds added;
 	struct kvw_bounds difference; /* a number of characters instead of ns */
+	struct kvw_bounds ratio;      /* thousandths instead of ns */
 };
 
 /* Label values of `class`: names of admission.classes in the order in which they appeared; the last
@@ -173,6 +175,8 @@ struct kvw_pd_cell {
 	struct kvw_histogram prefill, handover, transfer;
 };
 
+#define KVW_ROLES (KVW_ROLE_DECODE + 1)
+
 struct kvw_metrics_shard {
 	_Alignas(64) const struct kvw_metric_bounds *bounds;
 	struct kvw_metric_classes *classes; /* of all shards */
@@ -191,6 +195,8 @@ struct kvw_metrics_shard {
 	struct kvw_histogram gap, token_wait, wait;
 	struct kvw_pd_cell pd;
 	struct kvw_route_histograms routes[KVW_API_COUNT];
+	/* NULL: the loop had no prediction for the model and role; owned */
+	struct kvw_scale *_Atomic scales[KVW_MODEL_SLOTS][KVW_ROLES];
 	/* NULL: the loop had no request of the group */
 	struct kvw_group_cell *_Atomic group_cells[KVW_GROUP_NAMES + 1];
 	struct kvw_worker_tally *workers;                 /* [worker_slots] */
@@ -224,9 +230,11 @@ struct kvw_metrics {
 	struct kvw_metrics_shard *shards; /* [loops] */
 	size_t loops, worker_slots;
 	int64_t start_wall_ns;
-	/* guards window, models and exemplars; recording never takes it */
+	/* guards window, models, scale_windows and exemplars; recording never takes it */
 	pthread_mutex_t lock;
 	struct kvw_window window;
+	/* NULL: no loop had a prediction when the last sample was taken; owned */
+	struct kvw_scale_window *scale_windows[KVW_MODEL_SLOTS][KVW_ROLES];
 	const struct kvw_model *models[KVW_MODELS_NAMED]; /* models by index; NULL: not seen yet */
 	struct kvw_exemplar_table exemplars;
 };
@@ -244,5 +252,18 @@ void kvw_window_forget(struct kvw_metrics *metrics, size_t slot);
 double kvw_window_cpu_percent(const struct kvw_metrics *metrics, int64_t now_ns);
 /* Takes a sample if the newest one is at least a step old. metrics->lock is held. */
 void kvw_window_sample(struct kvw_metrics *metrics, int64_t now_ns);
+
+/* All loops' predictions for one model and role. */
+struct kvw_scale_sums {
+	struct kvw_histogram_sum ratios;
+	uint64_t ns[KVW_SCALE_PARTS];
+};
+
+/* Adds up the predictions for a model's slot and a role. False: there were none. */
+bool kvw_scale_sums(const struct kvw_metrics *metrics, size_t model, size_t role,
+	struct kvw_scale_sums *out);
+/* Samples all predictions if the newest sample is at least a step old. metrics->lock is held. */
+void kvw_scale_tick(struct kvw_metrics *metrics, int64_t now_ns);
+void kvw_scale_finish(struct kvw_metrics *metrics);
 
 #endif

@@ -46,7 +46,8 @@ void kvw_admission_destroy(struct kvw_admission *admission)
 }
 
 /* Adds the last dt_ns to the sums. */
-static void sum_up(struct kvw_admission *admission, size_t workers, int64_t dt_ns, int64_t now_ns)
+static void sum_up(struct kvw_admission *admission, size_t slots, size_t workers, int64_t dt_ns,
+	int64_t now_ns)
 {
 	double left = exp(-(double)dt_ns / FADE_NS);
 	int64_t done = atomic_exchange_explicit(&admission->done_ns, 0, memory_order_relaxed);
@@ -57,7 +58,7 @@ static void sum_up(struct kvw_admission *admission, size_t workers, int64_t dt_n
 
 	if (dt_ns > LONG_NS)
 		return;
-	for (size_t w = 0; w < workers; w++)
+	for (size_t w = 0; w < slots; w++)
 		if (kvw_pace_busy(&admission->paces[w], now_ns)) {
 			busy++;
 			own += kvw_pace_own_share(&admission->paces[w]);
@@ -76,7 +77,8 @@ static void sum_up(struct kvw_admission *admission, size_t workers, int64_t dt_n
 	atomic_store_explicit(&admission->done_per_ns, (float)rate, memory_order_relaxed);
 }
 
-void kvw_admission_look(struct kvw_admission *admission, size_t workers, int64_t now_ns)
+void kvw_admission_look(
+	struct kvw_admission *admission, size_t slots, size_t workers, int64_t now_ns)
 {
 	int64_t last = atomic_load_explicit(&admission->looked_ns, memory_order_relaxed);
 
@@ -85,7 +87,7 @@ void kvw_admission_look(struct kvw_admission *admission, size_t workers, int64_t
 		return;
 	last = atomic_load_explicit(&admission->looked_ns, memory_order_relaxed);
 	if (now_ns - last >= LOOK_NS) {
-		sum_up(admission, workers, now_ns - last, now_ns);
+		sum_up(admission, slots, workers, now_ns - last, now_ns);
 		atomic_store_explicit(&admission->looked_ns, now_ns, memory_order_relaxed);
 	}
 	atomic_store_explicit(&admission->looking, false, memory_order_release);

@@ -70,8 +70,10 @@ struct kvw_admission *kvw_admission_create(size_t programs);
 void kvw_admission_destroy(struct kvw_admission *admission); /* NULL is allowed */
 
 /* Updates the learned numbers. Every loop calls it every few ms; the first call does the work, the
- * others return at once. workers: all worker ids are below this. */
-void kvw_admission_look(struct kvw_admission *admission, size_t workers, int64_t now_ns);
+ * others return at once. slots: all worker ids are below this; workers: number of workers that have
+ * not left, since the slots of those that have must not count as idle workers. */
+void kvw_admission_look(
+	struct kvw_admission *admission, size_t slots, size_t workers, int64_t now_ns);
 
 /* Returns how many predicted ns of prefill one busy worker does in a ns. */
 static inline double kvw_admission_rate(const struct kvw_admission *admission)

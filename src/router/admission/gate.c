@@ -300,6 +300,7 @@ static size_t place_of(struct kvw_gate *gate, struct kvw_entrant *e,
 		const struct kvw_candidate *c = &set->items[pos];
 		const struct kvw_outlook *o = look_at_worker(gate, c, now_ns);
 
+		e->queue_ns = o->queue_ns;
 		e->wait_ns = wait_seen(
 			o, foreign_of(o, c, e, now_ns), costs[pos].prefill_ns, ahead_ns, short_ns);
 	}
@@ -432,6 +433,34 @@ void kvw_gate_offer(struct kvw_gate *gate, struct kvw_entrant *e, int64_t now_ns
 	kvw_price_offer(&gate->price, &e->wait, now_ns);
 	if (now_ns - gate->told_ns >= PLAN_NS)
 		tell_offered(gate, now_ns);
+}
+
+/* Returns the time that the workers need for what waits at the gates of this model, in all loops
+ * and routers. Other loops and routers are taken to have as much of this model as of all. */
+static double waiting_before_ns(const struct kvw_gate *gate, uint64_t loops)
+{
+	double all = (double)atomic_load_explicit(
+		&gate->admission->waiting_ns, memory_order_relaxed);
+	double peers = (double)atomic_load_explicit(
+		&gate->admission->peers_waiting_ns, memory_order_relaxed);
+	double waiting = (double)gate->told_waiting_ns * (double)loops;
+
+	return waiting * (all > 0 ? 1 + peers / all : 1) /
+	       (kvw_admission_rate(gate->admission) *
+		       (double)(gate->usable > 0 ? gate->usable : 1));
+}
+
+struct kvw_scale_prediction kvw_gate_predict(const struct kvw_gate *gate,
+	const struct kvw_entrant *e, uint64_t loops, int64_t now_ns)
+{
+	double wait_ns = (double)e->wait_ns + waiting_before_ns(gate, loops);
+	double most_ns = (double)(e->wait.until_ns - now_ns);
+
+	return (struct kvw_scale_prediction){{
+		[KVW_SCALE_WAIT] = (int64_t)fmin(wait_ns, most_ns),
+		[KVW_SCALE_QUEUE] = longer(e->queue_ns - e->wait_ns, 0),
+		[KVW_SCALE_PREFILL] = (int64_t)(gate->lag * (double)e->wait.work_ns),
+	}};
 }
 
 enum kvw_err kvw_gate_wait(struct kvw_gate *gate, struct kvw_entrant *e, int64_t now_ns)

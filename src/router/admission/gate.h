@@ -31,6 +31,7 @@
 #include "admission/admission.h"
 #include "admission/price.h"
 #include "admission/queue.h"
+#include "admission/scale.h"
 #include "kvway/route.h"
 
 /* Times that a request is promised; 0: no promise. */
@@ -82,13 +83,15 @@ struct kvw_entrant {
 	/* the work_ns that kvw_pace was given; 0: kvway will not see the first token */
 	int64_t undone_ns;
 	int64_t expected_ns; /* time to first token that was predicted when the request was sent */
-	/* expected_ns, corrected by the workers' learned rate. */
-	int64_t counted_ns;
+	/* expected_ns, corrected by the workers' learned rate, and the part of it until the worker
+	 * begins the prompt. */
+	int64_t counted_ns, counted_queue_ns;
 	int64_t sent_ns;
 	uint64_t held_tokens; /* cached tokens of the prompt on the worker that has most of them */
 	double whole_ns; /* prefill time on a worker that has none of the prompt cached */
-	/* time until the request can be sent to its worker, by the last judgement */
-	int64_t wait_ns;
+	/* time until the request can be sent to its worker, and until that worker has done its
+	 * present work, by the last judgement */
+	int64_t wait_ns, queue_ns;
 };
 
 /* Judges `entrant` by the strategy's explain and kvw_gate_judge. False: no worker is possible
@@ -182,6 +185,14 @@ bool kvw_gate_open(struct kvw_gate *gate, const struct kvw_entrant *entrant,
 bool kvw_gate_judge(struct kvw_gate *gate, struct kvw_entrant *entrant,
 	const struct kvw_candidates *set, const struct kvw_cost *costs,
 	const struct kvw_decision *wish, int64_t now_ns);
+
+/* Predicts the first token of a judged request that is not sent and does not wait yet: what waits
+ * for the gate's model is before it, and it waits for max_wait at most. loops: number of loops,
+ * which have as much waiting as this one. */
+struct kvw_scale_prediction kvw_gate_predict(const struct kvw_gate *gate,
+	const struct kvw_entrant *entrant, uint64_t loops, int64_t now_ns);
+/* Returns the prediction for a request that was sent, as kvw_gate_passed made it. */
+struct kvw_scale_prediction kvw_gate_predicted(const struct kvw_entrant *entrant);
 
 /* Begins the wait of a judged request, which arrived at wait.came_ns. KVW_ENOMEM: the request does
  * not wait. */

@@ -29,15 +29,21 @@ static void program_sent(struct kvw_gate *gate, const struct kvw_entrant *e,
 	kvw_programs_sent(gate->admission->programs, &e->turn, decision->prompt_tokens, now_ns);
 }
 
-/* Returns the expected time to first token, corrected by the workers' rate and unanswered work. */
-static int64_t counted_on(const struct kvw_gate *gate, uint32_t worker,
+/* Sets the expected time to first token, corrected by the workers' rate and unanswered work. */
+static void count_on(const struct kvw_gate *gate, struct kvw_entrant *e,
 	const struct kvw_decision *decision, int64_t now_ns)
 {
 	double rate = kvw_admission_rate(gate->admission);
-	int64_t queue_ns = longer((int64_t)((double)decision->queue_ns / rate),
-		kvw_pace_undone_ns(&gate->admission->paces[worker], rate, now_ns));
 
-	return queue_ns + (int64_t)(gate->lag * (double)decision->prefill_ns);
+	e->counted_queue_ns = longer((int64_t)((double)decision->queue_ns / rate),
+		kvw_pace_undone_ns(&gate->admission->paces[e->wait.worker], rate, now_ns));
+	e->counted_ns = e->counted_queue_ns + (int64_t)(gate->lag * (double)decision->prefill_ns);
+}
+
+struct kvw_scale_prediction kvw_gate_predicted(const struct kvw_entrant *e)
+{
+	return (struct kvw_scale_prediction){{[KVW_SCALE_QUEUE] = e->counted_queue_ns,
+		[KVW_SCALE_PREFILL] = e->counted_ns - e->counted_queue_ns}};
 }
 
 void kvw_gate_passed(struct kvw_gate *gate, struct kvw_entrant *e,
@@ -56,7 +62,7 @@ void kvw_gate_passed(struct kvw_gate *gate, struct kvw_entrant *e,
 		(double)gate->open_ahead_ns * kvw_admission_rate(gate->admission))
 		gate->open_until_ns = 0;
 	e->expected_ns = decision->queue_ns + decision->prefill_ns;
-	e->counted_ns = counted_on(gate, e->wait.worker, decision, now_ns);
+	count_on(gate, e, decision, now_ns);
 	e->undone_ns = e->shows ? e->wait.work_ns : 0;
 	kvw_pace_sent(&gate->admission->paces[e->wait.worker], e->undone_ns, now_ns);
 	forget_outlook(gate, e->wait.worker);

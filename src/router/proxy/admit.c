@@ -7,6 +7,7 @@
 #include "proxy/groups.h"
 #include "proxy/guard.h"
 #include "proxy/pd.h"
+#include "proxy/predicted.h"
 #include "proxy/reply.h"
 #include "proxy/request.h"
 #include "routing/choice.h"
@@ -75,6 +76,12 @@ static struct kvw_promise promise_of(const struct kvw_exchange *x, size_t class_
 	kvw_config_promise(x->config, model.data, model.len, class_index, &ms);
 	return (struct kvw_promise){ms.ttft * KVW_NS_PER_MS, ms.ttft_per_1k_tokens * KVW_NS_PER_MS,
 		ms.tpot * KVW_NS_PER_MS};
+}
+
+struct kvw_promise kvw_admit_promise(struct kvw_exchange *x)
+{
+	return x->admission.entered ? x->admission.entrant.promise
+				    : promise_of(x, kvw_admit_class(x));
 }
 
 /* Returns the hash of the program that the request names; 0: it names none. The hash depends on the
@@ -167,6 +174,7 @@ static enum kvw_admitted wait_or_refuse(struct kvw_exchange *x)
 {
 	struct kvw_loop *loop = x->loop;
 
+	kvw_predicted_held(x);
 	if (kvw_admit_impatient(x) ||
 		kvw_gate_is_full(kvw_gate_waiting(x->admission.gate), loop->fleet->loops,
 			(uint64_t)x->config->admission_max_queue) ||

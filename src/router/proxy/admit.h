@@ -35,6 +35,9 @@ bool kvw_admit_impatient(struct kvw_exchange *x);
  * engine computes for x. Promises to requests that go on without kvw_admit count, too. */
 void kvw_admit_enter(struct kvw_exchange *x);
 
+/* Returns the promise to x, which does not need to have been noted. */
+struct kvw_promise kvw_admit_promise(struct kvw_exchange *x);
+
 /* Returns the index of the request's class in admission.classes. */
 uint8_t kvw_admit_class(struct kvw_exchange *x);
 

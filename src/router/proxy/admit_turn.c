@@ -110,7 +110,8 @@ void kvw_admit_turn(struct kvw_loop *loop)
 			admission->programs, kvw_admission_full(admission), loop->now_ns);
 	}
 	kvw_admission_look(admission,
-		atomic_load_explicit(&loop->fleet->count, memory_order_relaxed), loop->now_ns);
+		atomic_load_explicit(&loop->fleet->count, memory_order_relaxed),
+		atomic_load_explicit(&loop->fleet->live, memory_order_relaxed), loop->now_ns);
 	if (loop->now_ns - gates->faded_ns >= KVW_NS_PER_S)
 		fade_offers(loop);
 	for (size_t i = 0; i < gates->room && gates->waiting > 0; i++) {

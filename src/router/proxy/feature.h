@@ -72,6 +72,7 @@ struct kvw_admitting {
 	struct kvw_gate *gate; /* one of the loop's gates; NULL: the request was not judged */
 	bool entered;          /* the entrant's members that its caller fills are filled */
 	bool admitted;         /* the request may be sent to entrant.wait.worker */
+	bool predicted;        /* the request's prediction was counted (predicted.h) */
 	enum kvw_reason wish;  /* the strategy's reason for its choice ... */
 	uint32_t wished;       /* ... the chosen worker ... */
 	enum kvw_knowledge knowledge; /* ... and what it knew of all workers */

@@ -1,7 +1,7 @@
-"""What rendered objects of the Prometheus operator and of cert-manager may hold.
+"""What rendered objects of the Prometheus operator, of cert-manager and of KEDA may hold.
 
 Written from the published API references of prometheus-operator v0.93.0 (monitoring.coreos.com/v1) and cert-manager
-v1.21.1 (cert-manager.io/v1): the fields that we write and their neighbours. A field that is not here is a fault, so
+v1.21.1 (cert-manager.io/v1), and from KEDA's page of ScaledObject (keda.sh/v1alpha1): the fields that we write and their neighbours. A field that is not here is a fault, so
 one that is used for the first time is looked up there and added.
 
 The resource definitions themselves are held against the objects as well where KVW_CRDS names folders with them
@@ -75,18 +75,29 @@ def resource(group, kind, spec):
     return {"apiVersion!": {group}, "kind!": {kind}, "metadata!": METADATA, "spec!": spec}
 
 
-OPERATOR, MANAGER = "monitoring.coreos.com/v1", "cert-manager.io/v1"
+OPERATOR, MANAGER, KEDA = "monitoring.coreos.com/v1", "cert-manager.io/v1", "keda.sh/v1alpha1"
+# Of the trigger `prometheus`; all values of `metadata` are texts.
+TRIGGER = {
+    "type!": {"prometheus"}, "metricType": {"Value", "AverageValue"},
+    "metadata!": {"serverAddress!": str, "query!": str, "threshold!": str},
+}  # fmt: skip
+SCALED = {
+    "scaleTargetRef!": {"apiVersion": str, "kind": str, "name!": str}, "pollingInterval": int, "cooldownPeriod": int,
+    "minReplicaCount": int, "maxReplicaCount": int, "advanced": {"horizontalPodAutoscalerConfig": {"behavior": dict}},
+    "triggers!": [TRIGGER],
+}  # fmt: skip
 KINDS = {
     "ServiceMonitor": (OPERATOR, {**MONITOR, "endpoints!": [ENDPOINT], "targetLabels": [str]}),
     "PodMonitor": (OPERATOR, {**MONITOR, "podMetricsEndpoints": [{**ENDPOINT, "portNumber": int}]}),
     "PrometheusRule": (OPERATOR, {"groups": [GROUP]}),
     "Certificate": (MANAGER, CERTIFICATE),
+    "ScaledObject": (KEDA, SCALED),
     "Issuer": (MANAGER, {"selfSigned": {"crlDistributionPoints": [str]}, "ca": {"secretName!": str}}),
 }
 
 
 def is_custom(document):
-    return document["apiVersion"] in (OPERATOR, MANAGER)
+    return document["apiVersion"] in (OPERATOR, MANAGER, KEDA)
 
 
 def mapping(schema, value, path):
@@ -165,7 +176,8 @@ def faults(documents):
         where = f"{each['kind']} {each['metadata']['name']}"
         found += faults_of(resource(group, each["kind"], spec), each, where)
     if os.environ.get("KVW_CRDS"):
-        given = json.dumps({"schemas": definitions(), "documents": documents})
+        held = [each for each in documents if each["apiVersion"] != KEDA]
+        given = json.dumps({"schemas": definitions(), "documents": held})
         done = subprocess.run([VALIDATOR, "-c", PROGRAM], input=given, capture_output=True, text=True)
         assert done.returncode == 0, done.stderr
         found += done.stdout.splitlines()

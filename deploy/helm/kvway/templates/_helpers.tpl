@@ -61,3 +61,14 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 {{- if .Values.cache.nvme.capacity }}{{ $_ := set $config "cache" (dict "nvme" (dict "path" "/var/lib/kvtierd" "capacity" .Values.cache.nvme.capacity)) }}{{ end -}}
 {{- toYaml (mustMergeOverwrite $config (deepCopy .Values.cache.config)) -}}
 {{- end }}
+
+{{/* A server needs minutes until it serves: while some come, no more than half as many are added. One that leaves takes a
+warm cache with it. */}}
+{{- define "kvway.workersBehavior" }}
+scaleUp:
+  stabilizationWindowSeconds: 30
+  policies: [{type: Percent, value: 50, periodSeconds: 180}, {type: Pods, value: 1, periodSeconds: 180}]
+scaleDown:
+  stabilizationWindowSeconds: 300
+  policies: [{type: Pods, value: 1, periodSeconds: 120}]
+{{- end }}

@@ -207,6 +207,36 @@ START_TEST(memory_that_runs_out_is_reported_once)
 }
 END_TEST
 
+static const struct kvw_metric_info *at_questions(size_t i)
+{
+	static const struct kvw_metric_info list[] = {{NULL, "", "", "Is it late, or slow?"},
+		{"a_seconds", "gauge", "model", "How late."}, {NULL, "", "", "Isn't it full?"},
+		{"b_total", "counter", "", "How many."}};
+
+	return i < sizeof(list) / sizeof(list[0]) ? &list[i] : NULL;
+}
+
+START_TEST(a_question_begins_a_section)
+{
+	char *page = NULL;
+	size_t len = 0;
+	FILE *out = open_memstream(&page, &len);
+
+	kvw_metrics_page(out, "# Metrics\n", at_questions);
+	fclose(out);
+	ck_assert_str_eq(page, "# Metrics\n\n"
+			       "- [Is it late, or slow?](#is-it-late-or-slow)\n"
+			       "- [Isn't it full?](#isnt-it-full)\n"
+			       "\n## Is it late, or slow?\n"
+			       "\n| Name | Type | Labels | What it is |\n|---|---|---|---|\n"
+			       "| `a_seconds` | gauge | `model` | How late. |\n"
+			       "\n## Isn't it full?\n"
+			       "\n| Name | Type | Labels | What it is |\n|---|---|---|---|\n"
+			       "| `b_total` | counter |  | How many. |\n");
+	free(page);
+}
+END_TEST
+
 START_TEST(the_page_lists_every_metric)
 {
 	char *page = NULL;
@@ -249,6 +279,7 @@ int main(void)
 	tcase_add_test(tcase, buckets_of_any_unit);
 	tcase_add_test(tcase, memory_that_runs_out_is_reported_once);
 	tcase_add_test(tcase, the_page_lists_every_metric);
+	tcase_add_test(tcase, a_question_begins_a_section);
 	tcase_add_test(tcase, a_member_is_found_by_its_offset);
 	return run_tcase("exposition", tcase);
 }

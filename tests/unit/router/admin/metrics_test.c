@@ -9,6 +9,7 @@
 #include "openai/api_path.h"
 #include "fixture.h"
 #include "admin/metrics.h"
+#include "admission/scale.h"
 #include "metrics/exposition.h"
 #include "prom.h"
 
@@ -49,7 +50,8 @@ START_TEST(every_listed_metric_appears_with_its_type)
 	size_t count = 0;
 
 	for (; (info = kvw_metric_info(count)) != NULL; count++)
-		prom_family(prom, info->name, info->type);
+		if (info->name != NULL) /* no question */
+			prom_family(prom, info->name, info->type);
 	ck_assert_uint_gt(count, 60);
 	prom_free(prom);
 }
@@ -81,6 +83,44 @@ START_TEST(requests_add_up_over_loops)
 	ck_assert_double_eq(prom_get(prom, "kvway_request_bytes_total"), 8000);
 	ck_assert_double_eq(prom_get(prom, "kvway_request_seconds_count{route=\"chat\"}"), 3);
 	ck_assert_double_eq_tol(prom_get(prom, "kvway_request_seconds_sum{route=\"chat\"}"), 0.3, 1e-12);
+	prom_free(prom);
+}
+END_TEST
+
+#define RATIO(role, quantile) \
+	"kvway_fleet_predicted_over_promised{model=\"tiny\",role=\"" role "\",quantile=\"" quantile "\"}"
+
+/* An autoscaler finds a figure before the first request, the last minute's while there are some, and 0 afterwards. */
+START_TEST(predictions_over_promises_by_model_and_role)
+{
+	const struct kvw_scale_prediction late = {{SECOND, SECOND, SECOND, 2 * SECOND}};
+	const struct kvw_scale_prediction early = {{0, 0, SECOND / 10, 2 * SECOND}};
+	struct prom *prom = scrape(SECOND);
+
+	ck_assert_double_eq(prom_get(prom, RATIO("both", "0.9")), 0);
+	ck_assert_double_eq(prom_get(prom, "kvway_predicted_over_promised_count{model=\"tiny\",role=\"both\"}"), 0);
+	prom_free(prom);
+
+	for (int i = 0; i < 4; i++) {
+		kvw_metrics_predicted(kvw_metrics_shard(metrics, 0), 1, KVW_ROLE_BOTH, &early);
+		kvw_metrics_predicted(kvw_metrics_shard(metrics, 1), 1, KVW_ROLE_BOTH, i == 0 ? &late : &early);
+	}
+	kvw_metrics_predicted(kvw_metrics_shard(metrics, 0), 1, KVW_ROLE_PREFILL, &late);
+	prom = scrape(2 * SECOND);
+	ck_assert_double_le(prom_get(prom, RATIO("both", "0.5")), 0.05);
+	ck_assert_double_ge(prom_get(prom, RATIO("both", "0.9")), 1.25);
+	ck_assert_double_ge(prom_get(prom, RATIO("prefill", "0.5")), 1.25);
+	ck_assert_double_eq(prom_get(prom, "kvway_predicted_over_promised_count{model=\"tiny\",role=\"both\"}"), 8);
+	ck_assert_double_eq_tol(prom_get(prom, "kvway_predicted_seconds_total{model=\"tiny\",role=\"both\",part=\"wait\"}"), 1, 1e-9);
+	ck_assert_double_eq_tol(prom_get(prom, "kvway_predicted_seconds_total{model=\"tiny\",role=\"both\",part=\"prefill\"}"), 1.7, 1e-9);
+	ck_assert_double_eq_tol(prom_get(prom, "kvway_predicted_seconds_total{model=\"tiny\",role=\"both\",part=\"promised\"}"), 16, 1e-9);
+	prom_free(prom);
+
+	for (int64_t s = 3; s < 80; s++)
+		kvw_metrics_tick(metrics, s * SECOND);
+	prom = scrape(80 * SECOND);
+	ck_assert_double_eq(prom_get(prom, RATIO("both", "0.9")), 0);
+	ck_assert_double_eq(prom_get(prom, "kvway_predicted_over_promised_count{model=\"tiny\",role=\"both\"}"), 8);
 	prom_free(prom);
 }
 END_TEST
@@ -542,6 +582,7 @@ int main(void)
 	tcase_add_test(tcase, requests_add_up_over_loops);
 	tcase_add_test(tcase, promises_are_counted_by_class);
 	tcase_add_test(tcase, classes_without_end_are_one);
+	tcase_add_test(tcase, predictions_over_promises_by_model_and_role);
 	tcase_add_test(tcase, status_codes_keep_their_number_or_their_class);
 	tcase_add_test(tcase, latencies_fall_into_their_buckets);
 	tcase_add_test(tcase, cached_tokens_compare_prediction_with_truth);

@@ -1,6 +1,6 @@
 /*
  * gate_scene.h - a gate before three workers, one of which is used unless a test says otherwise, and requests that come to it.
- * Both programs of tests of the gate include it.
+ * Several programs of tests include it.
  */
 #ifndef KVW_TEST_GATE_SCENE_H
 #define KVW_TEST_GATE_SCENE_H
@@ -102,12 +102,12 @@ static void pass(struct kvw_entrant *e, int64_t now_ns)
 	set_queue(e->wait.worker, now_ns + decision.queue_ns + decision.prefill_ns);
 }
 
-static enum kvw_next next(struct kvw_entrant **out, int64_t now_ns)
+static inline enum kvw_next next(struct kvw_entrant **out, int64_t now_ns)
 {
 	return kvw_gate_next(&gate, now_ns, judge, NULL, out);
 }
 
-static void relieve(uint32_t worker, int64_t now_ns)
+static inline void relieve(uint32_t worker, int64_t now_ns)
 {
 	kvw_pace_ended(&admission->paces[worker], 0, false, false);
 	set_queue(worker, now_ns);

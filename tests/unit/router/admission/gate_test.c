@@ -679,7 +679,7 @@ START_TEST(each_is_sent_refused_or_left_once)
 		(void)come(i, (uint8_t)(rand() % 3), (rand() % 1000) * MS, rand() % 3 ? 2 * SECOND : 0, at);
 		take_all(at);
 		live(i + 1, at);
-		kvw_admission_look(admission, WORKERS, at);
+		kvw_admission_look(admission, WORKERS, WORKERS, at);
 		kvw_programs_look(admission->programs, true, at);
 	}
 	while (kvw_gate_waiting(&gate) > 0) {
@@ -697,6 +697,19 @@ START_TEST(each_is_sent_refused_or_left_once)
 		ck_assert_int_eq(admission->paces[w].answering, 0);
 	}
 	ck_assert(kvw_admission_rate(admission) > 0);
+}
+END_TEST
+
+/* Slots of workers that have left are no idle workers: a fleet that has shrunk is full when all that is left is busy. */
+START_TEST(workers_that_left_are_not_idle)
+{
+	int64_t at = BEGIN;
+
+	kvw_pace_sent(&admission->paces[0], SECOND, at);
+	for (; at < BEGIN + 120 * SECOND; at += 10 * MS)
+		kvw_admission_look(admission, 8, 1, at);
+	ck_assert(kvw_admission_full(admission));
+	kvw_pace_ended(&admission->paces[0], SECOND, false, false);
 }
 END_TEST
 
@@ -738,6 +751,7 @@ int main(void)
 	tcase_add_test(tcase, a_class_without_room_gets_an_idle_worker);
 	tcase_add_test(tcase, a_new_program_waits_for_those_that_run);
 	tcase_add_test(tcase, what_was_offered_is_forgotten_in_time);
+	tcase_add_test(tcase, workers_that_left_are_not_idle);
 	tcase_add_loop_test(tcase, each_is_sent_refused_or_left_once, 0, 8);
 	return run_tcase("admission gate", tcase);
 }
