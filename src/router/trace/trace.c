@@ -450,6 +450,21 @@ static void decode(const uint64_t *words, struct kvw_trace_story *out)
 	memcpy(out->text, words + WORD_TEXT, KVW_TRACE_TEXT);
 }
 
+uint64_t kvw_trace_record_ended(const struct kvw_trace *trace, size_t loop, size_t record)
+{
+	return load(&trace->rings[loop]->words[record * WORDS + WORD_ENDED]);
+}
+
+uint64_t kvw_trace_prefix(const struct kvw_trace_story *story, const struct kvw_trace_note *note)
+{
+	struct kvw_slice text = kvw_trace_story_text(story, note->text_word, note->text_len);
+	uint64_t prefix = 0;
+
+	if (note->kind == KVW_TRACE_ATTEMPT && text.len == sizeof(prefix))
+		memcpy(&prefix, text.data, sizeof(prefix));
+	return prefix;
+}
+
 bool kvw_trace_read(
 	const struct kvw_trace *trace, size_t loop, size_t record, struct kvw_trace_story *out)
 {

@@ -44,7 +44,8 @@ enum kvw_trace_kind {
 	KVW_TRACE_STEP,        /* a decision of a step; code: the verdict; text: the step's name */
 	KVW_TRACE_WAIT, /* a wait; text: its cause; number: longest time in ms, 0: not known */
 	KVW_TRACE_ATTEMPT,     /* a worker is asked; code: enum kvw_reason; number: tokens predicted
-	                          in its cache; more: kvw_trace_worker */
+	                          in its cache; more: kvw_trace_worker; text: if tokens are
+	                          predicted, the 8 bytes of a hash of that prefix */
 	KVW_TRACE_ATTEMPT_END, /* and no longer */
 	KVW_TRACE_FAILED,      /* the worker failed; code: enum kvw_retry; text: the cause */
 	/* the grade of the worker's answer; code: enum kvw_grade; text: the cause if it is bad */
@@ -158,12 +159,15 @@ static inline uint32_t kvw_trace_worker(uint32_t slot, uint32_t use)
 	return (slot & 0x3ff) | use << 10;
 }
 
+/* prefix: hash of the part of the prompt that the worker is predicted to have; 0: not known. */
 static inline void kvw_trace_attempt(struct kvw_trace_way *way, int64_t now_ns, uint32_t slot,
-	uint32_t use, unsigned reason, uint64_t predicted)
+	uint32_t use, unsigned reason, uint64_t predicted, uint64_t prefix)
 {
 	if (way != NULL)
 		kvw_trace_put(way, now_ns, KVW_TRACE_ATTEMPT, reason, predicted,
-			kvw_trace_worker(slot, use), (struct kvw_slice){NULL, 0});
+			kvw_trace_worker(slot, use),
+			(struct kvw_slice){
+				(const char *)&prefix, prefix == 0 ? 0 : sizeof(prefix)});
 }
 
 static inline void kvw_trace_leg(struct kvw_trace_way *way, int64_t now_ns, uint32_t slot,
@@ -229,6 +233,11 @@ int64_t kvw_trace_born_ns(
 	const struct kvw_trace *trace);
 uint64_t kvw_trace_ended(
 	const struct kvw_trace *trace, size_t loop); /* number of traced requests that have ended */
+/* Returns the number of a record's request among the ended ones of its loop; 0: it has not
+ * ended. */
+uint64_t kvw_trace_record_ended(const struct kvw_trace *trace, size_t loop, size_t record);
+/* Returns the prefix of a story's attempt; 0: it is not known. */
+uint64_t kvw_trace_prefix(const struct kvw_trace_story *story, const struct kvw_trace_note *note);
 /* Copies a record. Returns false if it has had no request yet, or is being rewritten. */
 bool kvw_trace_read(const struct kvw_trace *trace, size_t loop, size_t record,
 	struct kvw_trace_story *out) KVW_MUST_CHECK;
