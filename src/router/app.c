@@ -30,6 +30,7 @@
 #include "proxy/proxy.h"
 #include "sharing/sharing.h"
 #include "state/state.h"
+#include "status/status.h"
 #include "takeover/activation.h"
 #include "takeover/giver.h"
 #include "takeover/taker.h"
@@ -290,12 +291,13 @@ static enum kvw_err start_parts(struct kvw_app *app)
 	err = start_exact(app);
 	if (err == KVW_OK)
 		err = kvw_metrics_create(app->loop_count, app->fleet, &app->metrics);
-	if (err != KVW_OK)
-		return err;
-	err = kvw_access_log_create(config->log_access, app->loop_count, config->log_ring, stderr,
-		&app->access_log);
+	if (err == KVW_OK)
+		err = kvw_access_log_create(config->log_access, app->loop_count, config->log_ring,
+			stderr, &app->access_log);
 	if (err == KVW_OK)
 		err = kvw_proxy_create_trace(config, app->loop_count, &app->trace);
+	if (err == KVW_OK)
+		err = kvw_status_create(&app->status);
 	if (err != KVW_OK)
 		return err;
 	return kvw_admin_start(
@@ -320,6 +322,7 @@ static enum kvw_err start_parts(struct kvw_app *app)
 			.sockets = &app->sockets,
 			.waits = app->taker != NULL,
 			.takeover = &app->takeover,
+			.pages = kvw_status_pages(app->status),
 		},
 		stderr, &app->admin);
 }
@@ -516,6 +519,7 @@ static void stop(struct kvw_app *app)
 	if (app->proxy != NULL)
 		kvw_proxy_join(app->proxy); /* it was drained */
 	kvw_admin_stop(app->admin);
+	kvw_status_destroy(app->status);
 	if (app->load_sharing != app->sharing)
 		kvw_sharing_stop(app->load_sharing);
 	kvw_sharing_stop(app->sharing);

@@ -48,6 +48,7 @@ struct kvw_app {
 	struct kvw_metrics *metrics;
 	struct kvw_access_log *access_log;
 	struct kvw_trace *trace; /* NULL: requests are not traced */
+	struct kvw_status *status; /* pages of the admin address */
 	struct kvw_admin *admin;
 	struct kvw_proxy *_Atomic proxy; /* atomic, since the control thread reads it, too */
 	struct kvw_dry_deps dry;         /* of explainer */
