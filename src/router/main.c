@@ -13,6 +13,7 @@
 #include "state/command.h"
 #include "story/command.h"
 #include "takeover/successor.h"
+#include "top/command.h"
 #include "workers/command.h"
 
 /* Ends a command. Output that could not be written completely must not pass for complete. */
@@ -40,6 +41,8 @@ int main(int argc, char **argv)
 		return leave(kvw_workers_command(argc - 1, argv + 1, stdin, stdout, stderr));
 	case KVW_CLI_TRACE:
 		return leave(kvw_story_command(argc - 1, argv + 1, stdout, stderr));
+	case KVW_CLI_TOP:
+		return leave(kvw_top_command(argc - 1, argv + 1, stdout, stderr));
 	case KVW_CLI_KEY:
 		return leave(kvw_key_command(argc - 1, argv + 1, stdin, stdout, stderr));
 	case KVW_CLI_STATE:
