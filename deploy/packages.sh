@@ -20,7 +20,8 @@ packages_of() {
 	test)
 		echo check g++ clang 'libclang-rt-dev|libclang-rt-18-dev|libclang-rt-14-dev' llvm \
 			python3 python3-pytest python3-venv python3-yaml shellcheck git util-linux \
-			redis-server redis-tools openssl prometheus dpkg-dev patchelf '?kubectl|kubernetes-client'
+			redis-server redis-tools openssl prometheus dpkg-dev patchelf '?kubectl|kubernetes-client' \
+			'?chromium-headless-shell|chromium' fonts-dejavu-core
 		;;
 	demo) echo curl python3 ;;
 	package) echo dpkg-dev binutils patchelf python3 ;;

@@ -31,6 +31,7 @@
 #include "sharing/sharing.h"
 #include "state/rest.h"
 #include "state/state.h"
+#include "status/status.h"
 #include "takeover/activation.h"
 #include "takeover/giver.h"
 #include "takeover/taker.h"
@@ -347,9 +348,10 @@ static enum kvw_err start_parts(struct kvw_app *app)
 	err = start_exact(app);
 	if (err == KVW_OK)
 		err = kvw_metrics_create(app->loop_count, app->fleet, &app->metrics);
-	if (err != KVW_OK)
-		return err;
-	err = create_records(app);
+	if (err == KVW_OK)
+		err = create_records(app);
+	if (err == KVW_OK)
+		err = kvw_status_create(&app->status);
 	if (err != KVW_OK)
 		return err;
 	return kvw_admin_start(
@@ -376,6 +378,7 @@ static enum kvw_err start_parts(struct kvw_app *app)
 			.sockets = &app->sockets,
 			.waits = app->taker != NULL,
 			.takeover = &app->takeover,
+			.pages = kvw_status_pages(app->status),
 		},
 		stderr, &app->admin);
 }
@@ -594,6 +597,7 @@ static void stop(struct kvw_app *app)
 		kvw_proxy_join(app->proxy); /* it was drained */
 	settle_usage(app);
 	kvw_admin_stop(app->admin);
+	kvw_status_destroy(app->status);
 	if (app->load_sharing != app->sharing)
 		kvw_sharing_stop(app->load_sharing);
 	kvw_sharing_stop(app->sharing);

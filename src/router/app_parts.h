@@ -54,6 +54,7 @@ struct kvw_app {
 	struct kvw_ledger *ledger; /* NULL: usage is not counted */
 	struct kvw_otel_settings tracing;
 	struct kvw_otel *otel; /* NULL: no spans are exported */
+	struct kvw_status *status; /* pages of the admin address */
 	struct kvw_admin *admin;
 	struct kvw_proxy *_Atomic proxy; /* atomic, since the control thread reads it, too */
 	struct kvw_dry_deps dry;         /* of explainer */

@@ -111,6 +111,8 @@ static void print_usage(FILE *out)
 	      "requests and tokens of keys, tenants, models\n"
 	      "  kvway bundle                                "
 	      "one archive for a support case, without secrets\n"
+	      "  kvway top                                   "
+	      "what goes on now, and what is wrong\n"
 	      "  kvway groups                                "
 	      "groups of a model's workers, and their weights\n"
 	      "  kvway compare GROUP GROUP                   how two of these differ\n"
@@ -168,7 +170,8 @@ static void print_help(FILE *out)
 		fprintf(out, "  %-24s %s\n", kvw_strategies[i]->name, kvw_strategies[i]->help);
 	fputs("\nWhile it runs:\n"
 	      "  http://127.0.0.1:9090/health, /ready and /metrics answer on the admin address.\n"
-	      "  kvway explain, workers, trace and usage ask there too; their --help says how.\n"
+	      "  http://127.0.0.1:9090/ui shows what goes on, and what is wrong.\n"
+	      "  kvway explain, workers, trace, top and usage ask there too; their --help says how.\n"
 	      "  SIGUSR2 starts the program that is installed now, which takes over without a lost "
 	      "request.\n"
 	      "  SIGTERM lets running requests finish, then exits 0; a second one exits at once.\n"
@@ -349,6 +352,7 @@ static void read_words(struct reader *r, int argc, char **argv)
 		kvw_suggest_offer(&near, "trace", "trace");
 		kvw_suggest_offer(&near, "usage", "usage");
 		kvw_suggest_offer(&near, "bundle", "bundle");
+		kvw_suggest_offer(&near, "top", "top");
 		kvw_suggest_offer(&near, "groups", "groups");
 		kvw_suggest_offer(&near, "compare", "compare");
 		fprintf(r->err,
@@ -619,6 +623,8 @@ enum kvw_cli_action kvw_cli_parse(int argc, char **argv, FILE *out, FILE *err, s
 		return KVW_CLI_TRACE;
 	if (argc > 1 && strcmp(argv[1], "usage") == 0)
 		return KVW_CLI_USED;
+	if (argc > 1 && strcmp(argv[1], "top") == 0)
+		return KVW_CLI_TOP;
 	if (argc > 1 && strcmp(argv[1], "key") == 0)
 		return KVW_CLI_KEY;
 	if (argc > 1 && strcmp(argv[1], "state") == 0)

@@ -20,6 +20,7 @@ enum kvw_cli_action {
 	KVW_CLI_WORKERS, /* `kvway workers`: workers/command.h reads them */
 	KVW_CLI_TRACE, /* `kvway trace`: story/command.h reads them */
 	KVW_CLI_USED, /* `kvway usage`: usage/command/command.h does */
+	KVW_CLI_TOP, /* `kvway top`: top/command.h reads them */
 	KVW_CLI_KEY, /* `kvway key`: auth/command.h reads them */
 	KVW_CLI_STATE, /* `kvway state`: state/command.h reads them */
 	KVW_CLI_MANIFEST, /* `kvway render -f`: render/command.h reads them */

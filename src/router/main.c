@@ -15,6 +15,7 @@
 #include "story/command.h"
 #include "takeover/successor.h"
 #include "usage/command/command.h"
+#include "top/command.h"
 #include "workers/command.h"
 
 /* Ends a command. Output that could not be written completely must not pass for complete. */
@@ -46,6 +47,8 @@ int main(int argc, char **argv)
 		return leave(kvw_story_command(argc - 1, argv + 1, stdout, stderr));
 	case KVW_CLI_USED:
 		return leave(kvw_usage_command(argc - 1, argv + 1, stdout, stderr));
+	case KVW_CLI_TOP:
+		return leave(kvw_top_command(argc - 1, argv + 1, stdout, stderr));
 	case KVW_CLI_KEY:
 		return leave(kvw_key_command(argc - 1, argv + 1, stdin, stdout, stderr));
 	case KVW_CLI_STATE:

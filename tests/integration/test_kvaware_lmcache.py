@@ -12,6 +12,7 @@ from rig.client import COMPLETIONS
 from rig.kvaware import SHOWN, complete, coverage, ids, wait_coverage, wait_keys, wait_log
 from rig.router import Router, settle
 from rig.sim import Sim
+from rig.status import told as words_of
 from rig.wait import Port, until, unused_port
 
 CHUNK = 32
@@ -252,6 +253,11 @@ def test_a_wrong_setting_is_reported_and_requests_keep_flowing(stage, what):
     first = complete(router, ids(1000, 300))
     again = complete(router, ids(1000, 300))  # by text, as with prefixaware
     assert again.worker == first.worker and again.cached == 288
+    # The page, kvway top and kvway explain name it, too.
+    body = {"model": "tiny", "prompt": ids(1000, 300)}
+    problem, top, explained = words_of(router, "kvaware_no_match", body)
+    assert "kvaware never matches http://127.0.0.1:" in problem["what"] and "another hash than kvway" in problem["why"]
+    assert "kvaware.lmcache.hash_seed to the engines' PYTHONHASHSEED" in top and "its prompts are routed by text" in explained
 
 
 @pytest.mark.parametrize("what", WRONG)

@@ -64,6 +64,7 @@ MAY_INCLUDE = {
     "src/router/fleet": ROUTER | {"src/router/fleet"},
     "src/router/feeds": FEEDS | {"src/router/state"},
     "src/router/admin": FEEDS | {"src/router/auth", "src/router/sharing", "src/router/state", "src/router/takeover", "src/router/rates", "src/router/openai", "src/router/admission", "src/router/trace", "src/router/usage", "src/router/otel", "src/router/admin"},
+    "src/router/status": FEEDS | {"src/router/auth", "src/router/sharing", "src/router/state", "src/router/trace", "src/router/admin", "src/router/status"},
     "src/router/auth": COMMON | {"config", "src/router/auth"},
     "src/router/admission": {"include", "src/common/base", "src/common/metrics", "routing", "src/router/admission"},
     "src/router/rates": {"include", "src/common/base", "src/router/rates"},

@@ -225,6 +225,25 @@ static void answer_open_metrics(struct kvw_admin *admin, struct kvw_conn *conn)
 	free(text);
 }
 
+static struct kvw_admin_facts facts_of(const struct kvw_admin *admin)
+{
+	return (struct kvw_admin_facts){
+		.deps = &admin->deps,
+		.members = admin->members,
+		.listings = kvw_members_listings(admin->members),
+		.reload = kvw_reload_state(admin->reload),
+		.draining = atomic_load_explicit(&admin->draining, memory_order_relaxed),
+	};
+}
+
+static bool serve_pages(const struct kvw_admin *admin, struct kvw_conn *conn)
+{
+	const struct kvw_admin_pages *pages = &admin->deps.pages;
+	struct kvw_admin_facts facts = facts_of(admin);
+
+	return pages->serve != NULL && pages->serve(pages->arg, &facts, conn, kvw_clock_ns());
+}
+
 static bool on_head(struct kvw_conn *conn, void *arg)
 {
 	struct kvw_admin *admin = arg;
@@ -259,7 +278,7 @@ static void on_request(struct kvw_conn *conn, void *arg)
 	if (about_workers(admin, conn) || kvw_groups_http(admin->deps.fleet, conn) ||
 		kvw_trace_http(admin->deps.trace, admin->deps.fleet, conn) ||
 		kvw_usage_http(admin->deps.ledger, conn) ||
-		kvw_broadcast_http(admin->broadcaster, conn))
+		kvw_broadcast_http(admin->broadcaster, conn) || serve_pages(admin, conn))
 		return;
 	if (!head->get_method && !head->head_method) {
 		kvw_admin_http_error(conn, 405, "Allow: GET, HEAD\r\n", "only GET and HEAD");
@@ -269,7 +288,7 @@ static void on_request(struct kvw_conn *conn, void *arg)
 	if (err == KVW_ENOTFOUND) {
 		kvw_admin_http_error(conn, 404, "",
 			"not found; here are /health /ready /metrics /v1/models /explain /trace "
-			"/usage /reload /workers /groups /broadcast /openapi.json");
+			"/usage /reload /workers /groups /broadcast /status /ui /openapi.json");
 		return;
 	}
 	if (err != KVW_OK) {
@@ -310,6 +329,8 @@ static void collect_usage(struct kvw_admin *admin)
 static void on_tick(evutil_socket_t fd, short what, void *arg)
 {
 	struct kvw_admin *admin = arg;
+	const struct kvw_admin_pages *pages = &admin->deps.pages;
+	struct kvw_admin_facts facts = facts_of(admin);
 
 	(void)fd;
 	(void)what;
@@ -318,6 +339,8 @@ static void on_tick(evutil_socket_t fd, short what, void *arg)
 	kvw_tls_watch_look(&admin->deps.fleet->certificates, false, kvw_clock_ns());
 	if (admin->deps.state != NULL)
 		kvw_state_tick(admin->deps.state, kvw_clock_ns());
+	if (pages->tick != NULL)
+		pages->tick(pages->arg, &facts, kvw_clock_ns());
 	follow_config(admin); /* config.watch may have reloaded meanwhile */
 }
 

@@ -29,6 +29,31 @@ struct kvw_ledger;
 
 struct kvw_sockets;
 struct kvw_takeover_state;
+struct kvw_admin_deps;
+struct kvw_conn;
+struct kvw_member_listing;
+struct kvw_members;
+struct kvw_reload_state;
+
+/* Parts from which pages are made; borrowed for a call. */
+struct kvw_admin_facts {
+	const struct kvw_admin_deps *deps;
+	struct kvw_members *members;
+	const struct kvw_member_listing *listings; /* by source */
+	const struct kvw_reload_state *reload;
+	bool draining;
+};
+
+/* Paths of the address that another room serves (src/router/status). Called on the control
+ * thread. */
+struct kvw_admin_pages {
+	/* about once a second */
+	void (*tick)(void *arg, const struct kvw_admin_facts *facts, int64_t now_ns);
+	/* Answers a request. False: another path. */
+	bool (*serve)(void *arg, const struct kvw_admin_facts *facts, struct kvw_conn *conn,
+		int64_t now_ns);
+	void *arg;
+};
 
 /* Parts that the control thread uses; all borrowed until kvw_admin_stop(). */
 struct kvw_admin_deps {
@@ -67,6 +92,7 @@ struct kvw_admin_deps {
 	bool waits; /* no connection is accepted before kvw_admin_listen */
 	/* NULL: this process takes part in no takeover */
 	const struct kvw_takeover_state *takeover;
+	struct kvw_admin_pages pages; /* zeroed: there are none */
 };
 
 /* Binds admin.listen and starts the thread. KVW_EIO: cannot bind; `errors` says why. */

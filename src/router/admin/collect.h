@@ -1,6 +1,6 @@
 /*
- * collect.h - writes samples of metrics from shards. Private to src/router/admin/metrics_render.c
- * and collect*.c.
+ * collect.h - writes samples of metrics from shards. Private to
+ * src/router/admin/metrics_render.c, metrics_totals.c and collect*.c.
  *
  * Each collector named in metrics.def writes the samples of one metric. The renderer writes HELP
  * and TYPE before it calls the collector.
@@ -17,7 +17,7 @@ enum kvw_collect_of {
 	KVW_OF_RUNNING, KVW_OF_PREFILL, KVW_OF_DECODING, KVW_OF_QPS, KVW_OF_LATENCY, KVW_OF_HEALTHY,
 	KVW_OF_HEALTH, KVW_OF_QUEUE, KVW_OF_FAILURES, KVW_OF_BAD_ANSWERS,
 	KVW_OF_STALL, KVW_OF_EJECTED, KVW_OF_EJECTIONS, KVW_OF_PROBES_FAILED, KVW_OF_GENERATION,
-	KVW_OF_RECOMPUTED,
+	KVW_OF_RECOMPUTED, KVW_OF_KV_USED, KVW_OF_DECODE_TOKENS, KVW_OF_DECODE_SECONDS,
 	KVW_OF_CAPACITY, KVW_OF_BLOCK, KVW_OF_KV_ROOM, KVW_OF_KV_WAIT,
 	KVW_OF_FOREIGN_WAITING, KVW_OF_FOREIGN_RUNNING, KVW_OF_FOREIGN_QUEUE,
 	/* learned */

@@ -54,6 +54,51 @@ static double mean_latency_on(const struct kvw_metrics *metrics, size_t slot, in
 	return (double)delta.latency_ns / 1e9 / (double)delta.finished;
 }
 
+/* Returns the sum of the _Atomic uint64_t at `offset` in the worker's tallies. */
+static uint64_t tally_on(const struct kvw_metrics *metrics, size_t slot, size_t offset)
+{
+	uint64_t sum = 0;
+
+	for (size_t i = 0; i < metrics->loops; i++) {
+		const char *tally = (const char *)&metrics->shards[i].workers[slot];
+
+		sum += kvw_counted((const _Atomic uint64_t *)(const void *)(tally + offset));
+	}
+	return sum;
+}
+
+/* Returns the share of KV memory in use; -1: not known. */
+static double kv_used(const struct kvw_worker *worker)
+{
+	uint16_t used = atomic_load_explicit(&worker->kv_used, memory_order_relaxed);
+
+	return used == 0 ? -1 : (used - 1) / 1e3;
+}
+
+void kvw_metrics_worker_now(struct kvw_metrics *metrics, struct kvw_worker *worker, int64_t now_ns,
+	struct kvw_worker_now *out)
+{
+	size_t slot = (size_t)worker->id + 1;
+	struct kvw_window_worker delta;
+	double span_s;
+
+	pthread_mutex_lock(&metrics->lock);
+	span_s = (double)kvw_window_delta(metrics, slot, now_ns, &delta) / 1e9;
+	pthread_mutex_unlock(&metrics->lock);
+	*out = (struct kvw_worker_now){
+		.running = kvw_load_own_inflight(&worker->load),
+		.prefilling = (uint64_t)prefill_on(metrics, slot, worker),
+		.decoding = (uint64_t)decoding_on(metrics, slot),
+		.kv_used = kv_used(worker),
+		.requests_per_s = span_s > 0 ? (double)delta.finished / span_s : 0,
+		.tokens_per_s = span_s > 0 ? (double)delta.output_tokens / span_s : 0,
+		.decode_tokens = delta.decode_tokens,
+		.decode_ms = delta.decode_tokens > 0
+				     ? (double)delta.decode_ns / 1e6 / (double)delta.decode_tokens
+				     : 0,
+	};
+}
+
 /* 0: not known. */
 static double room_of(const struct kvw_load *load)
 {
@@ -95,6 +140,15 @@ static double worker_value(
 			&worker->ejection.ejections, memory_order_relaxed);
 	case KVW_OF_RECOMPUTED:
 		return (double)atomic_load_explicit(&worker->recomputed, memory_order_relaxed);
+	case KVW_OF_KV_USED:
+		return kv_used(worker);
+	case KVW_OF_DECODE_TOKENS:
+		return (double)tally_on(collect->metrics, slot,
+			offsetof(struct kvw_worker_tally, decode_tokens));
+	case KVW_OF_DECODE_SECONDS:
+		return (double)tally_on(collect->metrics, slot,
+			       offsetof(struct kvw_worker_tally, decode_ns)) /
+		       1e9;
 	case KVW_OF_PROBES_FAILED:
 		return (double)atomic_load_explicit(&worker->probes_failed, memory_order_relaxed);
 	case KVW_OF_GENERATION:
@@ -210,18 +264,10 @@ void kvw_collect_compared(struct kvw_collect *collect)
 	struct kvw_label label = {collect->out.info->labels, {NULL, 0}};
 
 	for (size_t slot = 1; slot < kvw_metrics_slots(metrics); slot++) {
-		uint64_t sum = 0;
-
 		if (!kvw_metrics_shown(metrics, slot))
 			continue;
-		for (size_t i = 0; i < metrics->loops; i++) {
-			const char *tally = (const char *)&metrics->shards[i].workers[slot];
-
-			sum += atomic_load_explicit((const _Atomic uint64_t *)(tally + offset),
-				memory_order_relaxed);
-		}
 		label.value = kvw_worker_label(metrics, slot);
-		kvw_sample_u64(&collect->out, &label, 1, sum);
+		kvw_sample_u64(&collect->out, &label, 1, tally_on(metrics, slot, offset));
 	}
 }
 

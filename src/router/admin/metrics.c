@@ -324,8 +324,16 @@ static void record_tokens(struct kvw_metrics_shard *shard, struct kvw_worker_tal
 		kvw_bump(&shard->tallies[KVW_TALLY_PREDICTED_FRAGMENTS],
 			record->predicted_fragments);
 	}
-	if (record->completion_known)
+	if (record->completion_known) {
 		kvw_bump(&shard->tallies[KVW_TALLY_COMPLETION], record->completion_tokens);
+		kvw_bump(&worker->output_tokens, record->completion_tokens);
+	}
+	if (record->completion_known && record->stream && record->first_token_ns > 0 &&
+		record->completion_tokens > 1 && record->total_ns > record->first_token_ns) {
+		kvw_bump(&worker->decode_tokens, record->completion_tokens - 1);
+		kvw_bump(&worker->decode_ns,
+			(uint64_t)(record->total_ns - record->first_token_ns));
+	}
 	if (!record->cached_known || !record->prompt_known)
 		return;
 	kvw_bump(&shard->tallies[KVW_TALLY_PROMPT], record->prompt_tokens);

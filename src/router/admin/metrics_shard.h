@@ -79,6 +79,9 @@ struct kvw_server_cell {
 struct kvw_worker_tally {
 	_Atomic uint64_t finished;   /* requests that ended on it */
 	_Atomic uint64_t latency_ns; /* their total times */
+	_Atomic uint64_t output_tokens; /* generated, by usage */
+	/* Streams whose usage has come: tokens after the first, and the time that these took. */
+	_Atomic uint64_t decode_tokens, decode_ns;
 	_Atomic int64_t decoding; /* requests that have a first token and have not ended; a gauge */
 
 	/* Requests with both a predicted and an actual count of cached tokens. */
@@ -211,6 +214,7 @@ struct kvw_metrics_shard {
 
 struct kvw_window_worker {
 	uint64_t finished, latency_ns;
+	uint64_t output_tokens, decode_tokens, decode_ns;
 };
 
 struct kvw_window {

@@ -2,7 +2,7 @@
  * metrics_window.c - keeps samples of the last minute, five seconds apart.
  *
  * Rates (vllm:current_qps, vllm:avg_latency, CPU percent) are differences between now and the
- * oldest sample that is not older than a minute. A sample copies two numbers per worker, so a rate
+ * oldest sample that is not older than a minute. A sample copies five numbers per worker, so a rate
  * costs the same at any load; the control thread takes one every five seconds with or
  * without scrapes, and a scrape takes one if it finds none fresh enough.
  */
@@ -16,13 +16,16 @@
 
 static struct kvw_window_worker worker_now(const struct kvw_metrics *metrics, size_t slot)
 {
-	struct kvw_window_worker sum = {0, 0};
+	struct kvw_window_worker sum = {0};
 
 	for (size_t i = 0; i < metrics->loops; i++) {
 		const struct kvw_worker_tally *tally = &metrics->shards[i].workers[slot];
 
 		sum.finished += atomic_load_explicit(&tally->finished, memory_order_relaxed);
 		sum.latency_ns += atomic_load_explicit(&tally->latency_ns, memory_order_relaxed);
+		sum.output_tokens += kvw_counted(&tally->output_tokens);
+		sum.decode_tokens += kvw_counted(&tally->decode_tokens);
+		sum.decode_ns += kvw_counted(&tally->decode_ns);
 	}
 	return sum;
 }
@@ -85,7 +88,7 @@ int64_t kvw_window_delta(const struct kvw_metrics *metrics, size_t slot, int64_t
 	struct kvw_window_worker now = worker_now(metrics, slot), then;
 	size_t back, oldest;
 
-	*delta = (struct kvw_window_worker){0, 0};
+	*delta = (struct kvw_window_worker){0};
 	if (window->count == 0)
 		return 0;
 	back = window->count - 1;
@@ -96,6 +99,9 @@ int64_t kvw_window_delta(const struct kvw_metrics *metrics, size_t slot, int64_t
 	then = window->workers[oldest * metrics->worker_slots + slot];
 	delta->finished = now.finished - then.finished;
 	delta->latency_ns = now.latency_ns - then.latency_ns;
+	delta->output_tokens = now.output_tokens - then.output_tokens;
+	delta->decode_tokens = now.decode_tokens - then.decode_tokens;
+	delta->decode_ns = now.decode_ns - then.decode_ns;
 	return now_ns - window->at_ns[oldest];
 }
 
@@ -103,7 +109,7 @@ void kvw_window_forget(struct kvw_metrics *metrics, size_t slot)
 {
 	for (size_t i = 0; i < KVW_WINDOW_SAMPLES; i++)
 		metrics->window.workers[i * metrics->worker_slots + slot] =
-			(struct kvw_window_worker){0, 0};
+			(struct kvw_window_worker){0};
 }
 
 double kvw_window_cpu_percent(const struct kvw_metrics *metrics, int64_t now_ns)

@@ -104,11 +104,13 @@ static bool listed(struct kvw_slice target, const char *const *patterns, size_t 
 
 /* --- what is open --- */
 
-static bool is_probe(struct kvw_slice target)
+/* Returns whether the path is open to all. With keys that includes `/ui`, a page without any
+ * figure: a browser that opens it cannot show a key, so that the page asks its user for one. */
+static bool is_probe(struct kvw_slice target, bool keys)
 {
-	static const char *const probes[] = {"/health", "/ready"};
+	static const char *const probes[] = {"/health", "/ready", "/ui"};
 
-	return kvw_path_listed(target, probes, 2);
+	return kvw_path_listed(target, probes, keys ? 3 : 2);
 }
 
 static bool is_open(const struct kvw_config *config, struct kvw_slice target)
@@ -130,7 +132,7 @@ static bool is_or_is_below(const char *pattern, const char *path)
 void kvw_admin_permit_follow(struct kvw_admin_permit *permit, const struct kvw_config *config)
 {
 	static const char *const paths[] = {
-		"/workers", "/reload", "/groups", "/broadcast", "/explain", "/trace"};
+		"/workers", "/reload", "/groups", "/broadcast", "/explain", "/trace", "/status"};
 	const struct kvw_strings *open = &config->admin_open;
 
 	if (permit->followed == config || (permit->auth == NULL && !permit->off_host))
@@ -230,7 +232,7 @@ bool kvw_admin_permit(
 		kvw_head_remember_none(&conn->clients->head);
 		shown = kvw_credential_take(head, &digest);
 	}
-	if (is_probe(head->target))
+	if (is_probe(head->target, permit->auth != NULL))
 		return true;
 	if (permit->auth != NULL && !open)
 		fault = fault_of(permit, shown, &digest, head->target, &status, &name);

@@ -4,7 +4,7 @@
  *
  * The decision is made at the head, before any of a body is kept:
  *
- *   - `/health`, `/ready` and the paths of `admin.open` are for all;
+ *   - `/health`, `/ready` and the paths of `admin.open` are for all, with keys `/ui` too;
  *   - with `admin.keys_file` everything else needs a key of it, from wherever it is asked;
  *   - without it everything else is for this host, and for clients with a certificate
  *     (`admin.tls.client_ca`);

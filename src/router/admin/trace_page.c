@@ -1,6 +1,7 @@
 /* trace_page.c - writes a request's trace. */
 #include "admin/trace_page.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
@@ -64,10 +65,13 @@ static void put_time(struct kvw_page *out, int64_t wall_ns)
 	kvw_page_json(out, kvw_slice_of(text));
 }
 
-static void put_attempt(
-	struct kvw_page *out, const struct kvw_fleet *fleet, const struct kvw_trace_note *note)
+static void put_attempt(struct kvw_page *out, const struct kvw_fleet *fleet,
+	const struct kvw_trace_story *story, const struct kvw_trace_note *note)
 {
 	const char *url = kvw_trace_worker_url(fleet, note->more);
+	struct kvw_slice known = kvw_trace_knowledge(story, note);
+	uint64_t prefix = kvw_trace_prefix(story, note);
+	char text[17];
 
 	if (url != NULL)
 		put_name(out, "worker", url);
@@ -76,6 +80,12 @@ static void put_attempt(
 	if (note->kind == KVW_TRACE_ATTEMPT)
 		put_name(out, "reason", kvw_reason_name((enum kvw_reason)note->code));
 	put_number(out, "predicted_cached_tokens", note->number);
+	if (prefix != 0) {
+		(void)snprintf(text, sizeof(text), "%016" PRIx64, prefix);
+		put_name(out, "prefix", text);
+	}
+	if (known.len > 0)
+		put_text(out, "knowledge", known);
 }
 
 /* Returns the key for the name of a note's code. */
@@ -91,8 +101,6 @@ static const char *text_key(enum kvw_trace_kind kind)
 {
 	if (kind == KVW_TRACE_STEP || kind == KVW_TRACE_WAIT)
 		return "name";
-	if (kind == KVW_TRACE_ATTEMPT)
-		return "knowledge";
 	return kind == KVW_TRACE_ANSWER ? "message" : "why";
 }
 
@@ -108,10 +116,10 @@ static void put_note(struct kvw_page *out, const struct kvw_trace *trace,
 	kvw_page_string(out, "{\"ms\":");
 	put_ms(out, note->at_us);
 	put_name(out, "what", kvw_trace_kind_name(kind));
-	if (text.len > 0)
+	if (text.len > 0 && kind != KVW_TRACE_ATTEMPT)
 		put_text(out, text_key(kind), text);
 	if (kind == KVW_TRACE_ATTEMPT || kind == KVW_TRACE_LEG)
-		put_attempt(out, fleet, note);
+		put_attempt(out, fleet, story, note);
 	else if (name != NULL)
 		put_name(out, code_key(kind), name);
 	if (kind == KVW_TRACE_ANSWER)

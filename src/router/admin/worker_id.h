@@ -1,5 +1,6 @@
 /*
- * worker_id.h - workers as the admin address names them. Private to src/router/admin.
+ * worker_id.h - workers as the admin address names them. For src/router/admin and
+ * src/router/status.
  *
  * An ID is the host:port of a worker's URL if no other worker has the same, otherwise the whole
  * URL. Both forms can be given. In a path the URL is percent-encoded.

@@ -1,5 +1,6 @@
 /*
- * worker_page.h - shows a worker on the admin address, as JSON. Private to src/router/admin.
+ * worker_page.h - shows a worker on the admin address, as JSON. For src/router/admin and
+ * src/router/status.
  */
 #ifndef KVW_WORKER_PAGE_H
 #define KVW_WORKER_PAGE_H

@@ -52,3 +52,17 @@ enum kvw_err kvw_explain_ask(const struct kvw_admin_where *where,
 	free(target);
 	return result;
 }
+
+json_t *kvw_explain_ask_status(const struct kvw_admin_where *where, const char *key)
+{
+	const struct kvw_admin_question question = {
+		.method = "GET", .target = "/status", .key = key, .answer_ms = 5000};
+	struct kvw_admin_reply reply = {0};
+	char why[CURL_ERROR_SIZE];
+	json_t *status = NULL;
+
+	if (kvw_admin_client_ask(where, &question, why, &reply) == KVW_OK && reply.status == 200)
+		status = json_loadb(reply.body, reply.len, 0, NULL);
+	free(reply.body);
+	return status;
+}

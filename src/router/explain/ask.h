@@ -4,6 +4,8 @@
 #ifndef KVW_EXPLAIN_ASK_H
 #define KVW_EXPLAIN_ASK_H
 
+#include <jansson.h>
+
 #include "admin_client.h"
 #include "explain/options.h"
 
@@ -20,5 +22,9 @@ struct kvw_config;
 enum kvw_err kvw_explain_cold(const struct kvw_config *config,
 	const struct kvw_explain_options *options, struct kvw_slice request,
 	struct kvw_admin_reply *out) KVW_MUST_CHECK;
+
+/* Returns what the router says of itself, GET /status; the caller owns it. NULL: there is no such
+ * answer, for example because the key may not ask for it. */
+json_t *kvw_explain_ask_status(const struct kvw_admin_where *where, const char *key);
 
 #endif

@@ -1,5 +1,6 @@
 /*
- * command.c - runs `kvway explain`: reads the request, gets the explanation, prints it.
+ * command.c - runs `kvway explain`: reads the request, gets the explanation, prints it, and below
+ * it what is wrong with the router or its workers now, which often is why the answer is as it is.
  */
 #include "explain/command.h"
 
@@ -7,10 +8,14 @@
 #include <string.h>
 #include <unistd.h>
 
+#include <jansson.h>
+
+#include "base/standard_out.h"
 #include "cli.h"
 #include "admin/explain.h"
 #include "explain/ask.h"
 #include "explain/table.h"
+#include "top/page.h"
 
 #define READ_STEP ((size_t)64 << 10)
 
@@ -68,9 +73,11 @@ static enum kvw_explain_status read_request(FILE *in, FILE *err, char **data, si
 	return status;
 }
 
+/* Gets the explanation and, of a running router, *status, the document of /status; NULL: it is not
+ * shown (--json), or not to be had, which hides nothing of the explanation. */
 static enum kvw_explain_status get_reply(const struct kvw_explain_options *options,
 	const struct kvw_config *config, struct kvw_slice request, FILE *err,
-	struct kvw_admin_reply *reply)
+	struct kvw_admin_reply *reply, json_t **status)
 {
 	struct kvw_admin_where where;
 	char *key = NULL;
@@ -88,6 +95,8 @@ static enum kvw_explain_status get_reply(const struct kvw_explain_options *optio
 				return KVW_EXPLAIN_FAILED;
 		}
 		got = kvw_explain_ask(&where, options, key, request, err, reply);
+		if (got == KVW_OK && !options->router.json)
+			*status = kvw_explain_ask_status(&where, key);
 		free(key);
 	}
 	if (got == KVW_EIO)
@@ -111,12 +120,48 @@ static enum kvw_explain_status show_answer(const struct kvw_explain_options *opt
 	return KVW_EXPLAIN_FAILED;
 }
 
+/* Prints the models that workers have, for a request whose model there is not. */
+static void show_models(const json_t *status, FILE *out)
+{
+	const json_t *workers = json_object_get(status, "workers"), *worker, *name;
+	json_t *names = json_object();
+	const char *model;
+	size_t i, k, shown = 0;
+
+	json_array_foreach(workers, i, worker)
+		json_array_foreach(json_object_get(worker, "models"), k, name)
+			json_object_set_new(names, json_string_value(name), json_true());
+	fputs("workers have: ", out);
+	json_object_foreach(names, model, name)
+	{
+		fputs(shown++ == 0 ? "" : ", ", out);
+		kvw_print_clean(out, model, strlen(model));
+	}
+	fputs(shown == 0 ? "no model\n" : "\n", out);
+	json_decref(names);
+}
+
+/* Prints what is wrong now, beneath an explanation or an error. */
+static void show_status(const json_t *status, long reply, FILE *out)
+{
+	const struct kvw_top_look look = {.width = 100};
+	const json_t *problems = json_object_get(status, "problems");
+
+	if (reply == 404 && status != NULL)
+		show_models(status, out);
+	if (json_array_size(problems) == 0)
+		return;
+	fputs("\nwhat is wrong now:\n", out);
+	(void)kvw_top_print_problems(problems, &look, out);
+}
+
 int kvw_explain_command(int argc, char **argv, FILE *in, FILE *out, FILE *err)
 {
 	struct kvw_explain_options options;
 	struct kvw_admin_reply reply = {0};
 	struct kvw_config *config = NULL;
 	enum kvw_explain_status status;
+	json_t *now = NULL;
 	char *request = NULL;
 	size_t len = 0;
 
@@ -128,9 +173,12 @@ int kvw_explain_command(int argc, char **argv, FILE *in, FILE *out, FILE *err)
 	status = read_request(in, err, &request, &len);
 	if (status == KVW_EXPLAIN_OK)
 		status = get_reply(
-			&options, config, (struct kvw_slice){request, len}, err, &reply);
-	if (status == KVW_EXPLAIN_OK)
+			&options, config, (struct kvw_slice){request, len}, err, &reply, &now);
+	if (status == KVW_EXPLAIN_OK) {
 		status = show_answer(&options, &reply, out, err);
+		show_status(now, reply.status, status == KVW_EXPLAIN_OK ? out : err);
+	}
+	json_decref(now);
 	free(reply.body);
 	free(request);
 	kvw_config_destroy(config);

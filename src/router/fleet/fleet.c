@@ -4,6 +4,7 @@
  */
 #include "fleet/fleet_internal.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -351,6 +352,7 @@ void kvw_fleet_set_probe(struct kvw_fleet *fleet, struct kvw_worker *worker, boo
 	struct fleet *self = (struct fleet *)fleet;
 	uint8_t health = atomic_load(&worker->health);
 
+	(void)snprintf(worker->probe_fault, sizeof(worker->probe_fault), "%s", ok ? "" : why);
 	if (ok) {
 		self->bad_in_row[worker->id] = 0;
 		self->good_in_row[worker->id]++;

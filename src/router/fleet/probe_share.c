@@ -65,6 +65,8 @@ static void take_room(struct kvw_probe_share *share, const struct kvw_scrape *sc
 	};
 
 	kvw_load_set_room(load, kvw_room_read(&share->room, &page));
+	atomic_store(&share->worker->kv_used,
+		scrape->kv_usage < 0 ? 0 : (uint16_t)(1 + 1000 * scrape->kv_usage + 0.5));
 }
 
 /* Adds the growth of a worker's counter to a sum; a counter that fell has restarted at 0. */

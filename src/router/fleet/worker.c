@@ -186,6 +186,8 @@ void kvw_worker_clear(struct kvw_worker *worker)
 	atomic_store(&worker->capacity_tokens, 0);
 	atomic_store(&worker->started_s, 0);
 	atomic_store(&worker->probes_failed, 0);
+	worker->probe_fault[0] = '\0';
+	atomic_store(&worker->kv_used, 0);
 	atomic_store(&worker->draft_tokens, 0);
 	atomic_store(&worker->transfers, 0);
 	atomic_store(&worker->recomputed, 0);

@@ -47,7 +47,8 @@ enum kvw_barred {
 
 #define KVW_MODELS_UNREADABLE 1 /* the answer was not a list, or there was no answer */
 
-#define KVW_KV_SOURCE_ROOM 320
+#define KVW_KV_SOURCE_ROOM   320
+#define KVW_PROBE_FAULT_ROOM 160
 
 #define KVW_ADDRESSES_MAX 16 /* most addresses of one worker's name */
 
@@ -142,6 +143,12 @@ struct kvw_worker {
 	 * unknown. Used only by the control thread. */
 	_Atomic double started_s;
 	_Atomic uint64_t probes_failed;    /* since start */
+	/* Why its last probe failed; "": it succeeded, or there was none. Used only by the control
+	 * thread. */
+	char probe_fault[KVW_PROBE_FAULT_ROOM];
+	/* 1 + thousandths of its KV memory that running requests use, by its metrics; 0:
+	 * unknown. */
+	_Atomic uint16_t kv_used;
 	/* Tokens of speculative decoding that the worker's metrics have shown since kvway reads
 	 * them. */
 	_Atomic uint64_t draft_tokens;

@@ -35,6 +35,7 @@
 /* number of notes that states, steps and timers leave free for attempts, clients and the end */
 #define SPARE          8
 #define TEXT_MOST      160 /* most bytes that are kept of a note's text */
+#define KNOWLEDGE_MOST 48  /* the longest name of enum kvw_knowledge is shorter */
 #define PREFETCH_BYTES 384 /* bytes that the head and the notes of a usual request take */
 #define PREFETCH_TEXT  128 /* bytes that its texts take: id, model, step */
 #define QUICK_NS       (100 * KVW_NS_PER_MS)
@@ -288,6 +289,23 @@ void kvw_trace_put_limit(struct kvw_trace_way *way, int64_t now_ns, int64_t unti
 				(uint64_t)(ms > UINT32_MAX ? UINT32_MAX : ms));
 }
 
+/* The text of an attempt: 8 bytes of its prefix, then the name of what its decision knew. */
+void kvw_trace_put_attempt(struct kvw_trace_way *way, int64_t now_ns, uint32_t worker,
+	const struct kvw_decision *decision, uint64_t prefix)
+{
+	const struct kvw_knowledge_text *known = kvw_knowledge_text(decision->knowledge);
+	size_t len = known == NULL ? 0 : strnlen(known->name, KNOWLEDGE_MOST);
+	char text[sizeof(prefix) + KNOWLEDGE_MOST];
+
+	memcpy(text, &prefix, sizeof(prefix));
+	if (known != NULL)
+		memcpy(text + sizeof(prefix), known->name, len);
+	if (prefix != 0 || len > 0)
+		len += sizeof(prefix);
+	kvw_trace_put(way, now_ns, KVW_TRACE_ATTEMPT, decision->reason,
+		kvw_decision_cached(decision), worker, (struct kvw_slice){text, len});
+}
+
 void kvw_trace_put_client(struct kvw_trace_way *way, int64_t now_ns, enum kvw_trace_client what)
 {
 	if (!way->client_noted)
@@ -419,6 +437,31 @@ static void decode(const uint64_t *words, struct kvw_trace_story *out)
 	for (size_t i = 0; i < out->note_count; i++)
 		decode_note(words + WORD_NOTES + 2 * i, &out->notes[i]);
 	memcpy(out->text, words + WORD_TEXT, KVW_TRACE_TEXT);
+}
+
+uint64_t kvw_trace_record_ended(const struct kvw_trace *trace, size_t loop, size_t record)
+{
+	return load(&trace->rings[loop]->words[record * WORDS + WORD_ENDED]);
+}
+
+uint64_t kvw_trace_prefix(const struct kvw_trace_story *story, const struct kvw_trace_note *note)
+{
+	struct kvw_slice text = kvw_trace_story_text(story, note->text_word, note->text_len);
+	uint64_t prefix = 0;
+
+	if (note->kind == KVW_TRACE_ATTEMPT && text.len >= sizeof(prefix))
+		memcpy(&prefix, text.data, sizeof(prefix));
+	return prefix;
+}
+
+struct kvw_slice kvw_trace_knowledge(
+	const struct kvw_trace_story *story, const struct kvw_trace_note *note)
+{
+	struct kvw_slice text = kvw_trace_story_text(story, note->text_word, note->text_len);
+
+	if (note->kind != KVW_TRACE_ATTEMPT || text.len <= sizeof(uint64_t))
+		return (struct kvw_slice){NULL, 0};
+	return (struct kvw_slice){text.data + sizeof(uint64_t), text.len - sizeof(uint64_t)};
 }
 
 bool kvw_trace_read(

@@ -49,7 +49,8 @@ enum kvw_trace_kind {
 	KVW_TRACE_STEP,        /* a decision of a step; code: the verdict; text: the step's name */
 	KVW_TRACE_WAIT, /* a wait; text: its cause; number: longest time in ms, 0: not known */
 	/* a worker is asked; code: enum kvw_reason; number: tokens predicted in its cache; more:
-	 * kvw_trace_worker; text: what the decision knew (struct kvw_knowledge_text) */
+	 * kvw_trace_worker; text: what the decision knew (struct kvw_knowledge_text); text: if tokens are
+	                          predicted, the 8 bytes of a hash of that prefix */
 	KVW_TRACE_ATTEMPT,
 	KVW_TRACE_ATTEMPT_END, /* and no longer */
 	KVW_TRACE_FAILED,      /* the worker failed; code: enum kvw_retry; text: the cause */
@@ -168,6 +169,8 @@ void kvw_trace_answered(struct kvw_trace_way *way, const struct kvw_trace_outcom
 /* Called by the inline functions below. */
 void kvw_trace_put(struct kvw_trace_way *way, int64_t now_ns, enum kvw_trace_kind kind,
 	unsigned code, uint64_t number, uint32_t more, struct kvw_slice text);
+void kvw_trace_put_attempt(struct kvw_trace_way *way, int64_t now_ns, uint32_t worker,
+	const struct kvw_decision *decision, uint64_t prefix);
 void kvw_trace_put_client(struct kvw_trace_way *way, int64_t now_ns, enum kvw_trace_client what);
 void kvw_trace_put_limit(struct kvw_trace_way *way, int64_t now_ns, int64_t until_ns);
 void kvw_trace_put_end(
@@ -223,17 +226,13 @@ static inline uint32_t kvw_trace_worker_slot(uint32_t worker)
 	return worker & 0x3ff;
 }
 
+/* Notes that a worker is asked, and why. prefix: hash of the part of the prompt that the worker is
+ * predicted to have; 0: not known. */
 static inline void kvw_trace_attempt(struct kvw_trace_way *way, int64_t now_ns, uint32_t slot,
-	uint32_t use, const struct kvw_decision *decision)
+	uint32_t use, const struct kvw_decision *decision, uint64_t prefix)
 {
-	const struct kvw_knowledge_text *text;
-
-	if (way == NULL)
-		return;
-	text = kvw_knowledge_text(decision->knowledge);
-	kvw_trace_put(way, now_ns, KVW_TRACE_ATTEMPT, decision->reason,
-		kvw_decision_cached(decision), kvw_trace_worker(slot, use),
-		kvw_slice_of(text == NULL ? NULL : text->name));
+	if (way != NULL)
+		kvw_trace_put_attempt(way, now_ns, kvw_trace_worker(slot, use), decision, prefix);
 }
 
 static inline void kvw_trace_leg(struct kvw_trace_way *way, int64_t now_ns, uint32_t slot,
@@ -305,6 +304,14 @@ int64_t kvw_trace_born_ns(
 	const struct kvw_trace *trace);
 uint64_t kvw_trace_ended(
 	const struct kvw_trace *trace, size_t loop); /* number of traced requests that have ended */
+/* Returns the number of a record's request among the ended ones of its loop; 0: it has not
+ * ended. */
+uint64_t kvw_trace_record_ended(const struct kvw_trace *trace, size_t loop, size_t record);
+/* Returns the prefix of a story's attempt; 0: it is not known. */
+uint64_t kvw_trace_prefix(const struct kvw_trace_story *story, const struct kvw_trace_note *note);
+/* Returns what an attempt's decision knew of caches, as DEGREE/REASON; empty: nothing was noted. */
+struct kvw_slice kvw_trace_knowledge(
+	const struct kvw_trace_story *story, const struct kvw_trace_note *note);
 /* Copies a record. Returns false if it has had no request yet, or is being rewritten. */
 bool kvw_trace_read(const struct kvw_trace *trace, size_t loop, size_t record,
 	struct kvw_trace_story *out) KVW_MUST_CHECK;

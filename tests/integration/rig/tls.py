@@ -47,8 +47,8 @@ class Authority:
         made._openssl(made.key, made.cert, f"/CN=kvway test {name}", options)
         return made
 
-    def issue_expired(self, name, names):
-        """As issue, of January 2020. Only `openssl ca` can date back."""
+    def issue_expired(self, name, names, end="200131000000Z"):
+        """As issue, from January 2020 until `end`. Only `openssl ca` can date back."""
         cert, key = self.directory / f"{name}.crt", self.directory / f"{name}.key"
         request, config = self.directory / f"{name}.csr", self.directory / f"{name}.cnf"
         (self.directory / "index").write_text("")
@@ -61,7 +61,7 @@ class Authority:
         make = ["req", "-new", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes"]
         make += ["-subj", f"/CN={name}", "-keyout", key, "-out", request]
         sign = ["ca", "-batch", "-notext", "-config", config, "-cert", self.cert, "-keyfile", self.key]
-        sign += ["-in", request, "-out", cert, "-startdate", "200101000000Z", "-enddate", "200131000000Z"]
+        sign += ["-in", request, "-out", cert, "-startdate", "200101000000Z", "-enddate", end]
         for arguments in (make, sign):
             command = ["openssl", *map(str, arguments)]
             run = subprocess.run(command, capture_output=True, text=True)

@@ -36,6 +36,19 @@ static uint32_t sequences_of(const struct kvw_exchange *x)
 	}
 }
 
+/* Returns the hash of the prefix that the worker is predicted to have: that of the chunk whose end
+ * is nearest, since hits are counted in blocks of tokens. 0: none, or the prompt has no chunks. */
+static uint64_t prefix_of(const struct kvw_route_request *route, uint64_t tokens)
+{
+	float units = route->tokens_per_unit > 0 ? (float)tokens / route->tokens_per_unit : 0;
+	uint32_t count = route->chain_count > 0 ? route->chain_ends[0] : 0, at;
+
+	if (tokens == 0 || count == 0)
+		return 0;
+	at = (uint32_t)(units / (float)route->chunks[0].end + 0.5F);
+	return at == 0 ? 0 : route->chunks[(at < count ? at : count) - 1].hash;
+}
+
 static enum kvw_stepped lease_run(struct kvw_exchange *x, struct kvw_way *way)
 {
 	struct kvw_attempt *a = &x->attempt;
@@ -51,7 +64,8 @@ static enum kvw_stepped lease_run(struct kvw_exchange *x, struct kvw_way *way)
 		kvw_links_unhold(&loop->links, a->worker);
 	a->worker = loop->fleet->workers[a->decision.worker_id];
 	kvw_links_hold(&loop->links, a->worker);
-	kvw_trace_attempt(x->trace, loop->now_ns, a->worker->id, a->worker->use, &a->decision);
+	kvw_trace_attempt(x->trace, loop->now_ns, a->worker->id, a->worker->use, &a->decision,
+		x->trace == NULL ? 0 : prefix_of(&x->route, kvw_decision_cached(&a->decision)));
 	if (x->tried.attempts++ == 0 && ++loop->unpaid == KVW_BUDGET_BATCH) {
 		kvw_budget_pay(&loop->shared->repeats, loop->unpaid, x->config->retry_budget,
 			loop->now_ns);

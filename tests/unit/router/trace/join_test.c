@@ -113,7 +113,7 @@ START_TEST(workers_get_their_own_spans)
 
 	ck_assert(!kvw_trace_call(way, false, first)); /* it has not joined a trace yet */
 	kvw_trace_join(way, KVW_SLICE(PARENT "01"));
-	kvw_trace_attempt(way, START, 1, 1, 0, 0);
+	kvw_trace_attempt(way, START, 1, 1, &(struct kvw_decision){0}, 0);
 	ck_assert(kvw_trace_call(way, false, first));
 	ck_assert(kvw_trace_call(way, true, leg));
 	kvw_trace_leg(way, START, 2, 1, 0);
@@ -121,7 +121,7 @@ START_TEST(workers_get_their_own_spans)
 	ck_assert_mem_eq(first, again, sizeof(first));
 	ck_assert_mem_eq(first, PARENT, 36);
 	ck_assert_mem_ne(first, leg, sizeof(first));
-	kvw_trace_attempt(way, START, 3, 1, 0, 0);
+	kvw_trace_attempt(way, START, 3, 1, &(struct kvw_decision){0}, 0);
 	ck_assert(kvw_trace_call(way, false, again));
 	ck_assert_mem_ne(first, again, sizeof(first));
 	kvw_trace_asks(way, KVW_SLICE("POST"), KVW_SLICE("/v1/x"));

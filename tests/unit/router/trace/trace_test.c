@@ -75,7 +75,7 @@ START_TEST(nothing_is_traced_without_records)
 	kvw_trace_limit(way, START, START + MS);
 	kvw_trace_step(way, START, "step", 1);
 	kvw_trace_wait(way, START, "what", START + MS);
-	kvw_trace_attempt(way, START, 1, 1, &decision);
+	kvw_trace_attempt(way, START, 1, 1, &decision, 0);
 	kvw_trace_client(way, START, KVW_TRACE_CLIENT_LEFT);
 	kvw_trace_end(way, START, KVW_END_COMPLETE, 200, KVW_API_CHAT);
 	kvw_trace_destroy(trace);
@@ -98,7 +98,7 @@ START_TEST(a_way_under_way_and_ended)
 	kvw_trace_note(way, START + MS, KVW_TRACE_REQUEST, 2);
 	kvw_trace_wait(way, START + MS, "room", START + 31 * MS);
 	kvw_trace_step(way, START + MS, "admission", 2);
-	kvw_trace_attempt(way, START + 2 * MS, 7, 3, &decision);
+	kvw_trace_attempt(way, START + 2 * MS, 7, 3, &decision, 0x1122334455667788);
 	kvw_trace_text(way, START + 3 * MS, KVW_TRACE_FAILED, 1, 0, "it broke");
 	kvw_trace_attempt_end(way, START + 3 * MS);
 	kvw_trace_attempt_end(way, START + 3 * MS); /* there is none */
@@ -119,7 +119,10 @@ START_TEST(a_way_under_way_and_ended)
 	ck_assert(has_text(&story, 2, "admission"));
 	ck_assert_uint_eq(story.notes[3].more, kvw_trace_worker(7, 3));
 	ck_assert_uint_eq(story.notes[3].number, 512);
-	ck_assert(has_text(&story, 3, "degraded/missed"));
+	ck_assert(kvw_slice_equal(kvw_trace_knowledge(&story, &story.notes[3]),
+		KVW_SLICE("degraded/missed")));
+	ck_assert_uint_eq(kvw_trace_prefix(&story, &story.notes[3]), 0x1122334455667788);
+	ck_assert_uint_eq(kvw_trace_prefix(&story, &story.notes[1]), 0);
 	ck_assert(has_text(&story, 4, "it broke"));
 	ck_assert_int_eq(story.notes[5].kind, KVW_TRACE_ATTEMPT_END);
 	ck_assert_str_eq(name_of(trace, &story.notes[6]), "slow");
@@ -155,7 +158,7 @@ START_TEST(many_states_leave_room_for_the_end)
 	for (int i = 0; i < 6; i++)
 		kvw_trace_text(way, START, KVW_TRACE_FAILED, 1, 0, text);
 	for (int i = 0; i < 10; i++)
-		kvw_trace_attempt(way, START, 1, 1, &decision);
+		kvw_trace_attempt(way, START, 1, 1, &decision, 0);
 	kvw_trace_end(way, START + INT64_C(10000000) * MS, KVW_END_COMPLETE, 200, KVW_API_CHAT);
 	ck_assert(find(trace, "id", &story));
 	ck_assert_uint_eq(story.note_count, KVW_TRACE_NOTES);

@@ -1,0 +1,269 @@
+/*
+ * problems_workers.c - finds what is wrong with workers: none is usable, one is out and why, one is
+ * slower than its peers, or what it caches is not known.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "feeds/sources.h"
+#include "status/problems.h"
+
+#define ADMIN(problems) ((problems)->facts->admin)
+
+/* --- the fleet --- */
+
+static void find_unusable_fleet(struct kvw_problems *problems)
+{
+	const struct kvw_workers_now *workers = problems->facts->workers;
+	size_t out = 0;
+	char why[300] = "";
+	size_t used = 0;
+
+	if (kvw_fleet_usable_count(ADMIN(problems)->deps->fleet) > 0)
+		return;
+	for (size_t i = 0; i < workers->list.count; i++) {
+		struct kvw_worker *worker = workers->items[i].worker;
+
+		if (worker == NULL || used >= sizeof(why) / 2)
+			continue;
+		used += (size_t)snprintf(why + used, sizeof(why) - used, "%s%.100s is %s",
+			out++ == 0 ? "" : ", ", worker->url, kvw_worker_state_name(worker));
+	}
+	kvw_problem_add_take(problems, KVW_SEVERITY_ERROR, "no_worker", NULL,
+		kvw_problem_text("No worker can be used: requests get 503, or wait."),
+		out == 0 ? kvw_problem_text("There is none.") : kvw_problem_text("%s.", why),
+		out == 0 ? kvw_problem_text("Add one: kvway workers add URL, or list it in the "
+					    "configuration.")
+			 : kvw_problem_text("What to do about each stands with it."));
+}
+
+/* --- one worker that is out --- */
+
+static void add_down(struct kvw_problems *problems, const struct kvw_worker *worker)
+{
+	const struct kvw_config *config = ADMIN(problems)->deps->fleet->config;
+	const char *fault = worker->probe_fault;
+	bool certificate = strcasestr(fault, "certificate") != NULL;
+
+	kvw_problem_add_take(problems, KVW_SEVERITY_ERROR,
+		certificate ? "worker_certificate" : "worker_down", worker->url,
+		kvw_problem_text("%s is down: it gets no requests.", worker->url),
+		kvw_problem_text("GET %s there: %s.", config->health_path,
+			fault[0] == '\0' ? "no answer" : fault),
+		certificate ? kvw_problem_text(
+				      "Renew the worker's certificate if it has expired; "
+				      "upstream.tls.ca_file says which authorities kvway trusts, "
+				      "workers[].tls_name which name it must have.")
+			    : kvw_problem_text(
+				      "Start it again, or look at its log. kvway goes on asking "
+				      "and takes it back by itself."));
+}
+
+static void add_ejected(struct kvw_problems *problems, const struct kvw_worker_fact *fact)
+{
+	const struct kvw_worker *worker = fact->worker;
+
+	kvw_problem_add_take(problems, KVW_SEVERITY_ERROR, "worker_ejected", worker->url,
+		kvw_problem_text(
+			"%s is ejected: it gets one request at a time, to try it.", worker->url),
+		kvw_problem_text("It gave %llu bad answers: lost connections, timeouts, 5xx, or "
+				 "answers without a token.",
+			(unsigned long long)atomic_load(&worker->ejection.bad)),
+		kvw_problem_text("kvway trace --worker %.*s --status 5xx shows them; look at its "
+				 "log.",
+			(int)fact->id.len, fact->id.data));
+}
+
+/* Adds why a worker gets no requests although it answers. */
+static void add_barred(
+	struct kvw_problems *problems, const struct kvw_worker_fact *fact, uint8_t barred)
+{
+	const char *url = fact->worker->url, *admin = ADMIN(problems)->deps->config->admin_listen;
+
+	if ((barred & KVW_BARRED_NO_ADDRESS) != 0)
+		kvw_problem_add_take(problems, KVW_SEVERITY_ERROR, "worker_no_address", url,
+			kvw_problem_text("%s has no address: it gets no requests.", url),
+			kvw_problem_text("Its name does not resolve."),
+			kvw_problem_text("Look it up on this machine: getent hosts %s.",
+				fact->worker->host));
+	else if ((barred & KVW_BARRED_DRAINING) != 0)
+		kvw_problem_add_take(problems, KVW_SEVERITY_NOTE, "worker_draining", url,
+			kvw_problem_text("%s drains: it gets no new requests.", url),
+			kvw_problem_text(fact->leaves ? "No list names it any more: it leaves when "
+							"its last request has ended."
+						      : "The admin address lets it rest."),
+			fact->leaves
+				? kvw_problem_text("Nothing, if it shall go.")
+				: kvw_problem_text(
+					  "Give it requests again: kvway workers undrain %.*s.",
+					  (int)fact->id.len, fact->id.data));
+	else
+		kvw_problem_add_take(problems, KVW_SEVERITY_WARNING, "worker_asleep", url,
+			kvw_problem_text("%s is asleep: it gets no requests.", url),
+			kvw_problem_text("It is in vLLM's sleep mode, by its own metrics or by a "
+					 "request that went through kvway."),
+			kvw_problem_text("Wake it: curl -X POST -H 'X-Requested-With: curl' "
+					 "'http://%s/broadcast/wake_up?workers=%.*s'.",
+				admin, (int)fact->id.len, fact->id.data));
+}
+
+static void find_out(struct kvw_problems *problems, const struct kvw_worker_fact *fact)
+{
+	const struct kvw_worker *worker = fact->worker;
+	uint8_t barred = atomic_load(&worker->barred);
+
+	if ((barred & KVW_BARRED_NO_ADDRESS) != 0 || (barred != 0 && kvw_worker_is_up(worker)))
+		add_barred(problems, fact, barred);
+	else if (!kvw_worker_is_up(worker))
+		add_down(problems, worker);
+	else if (kvw_stall_state(&worker->stall) != KVW_STALL_NONE)
+		kvw_problem_add_take(problems, KVW_SEVERITY_ERROR, "worker_stalled", worker->url,
+			kvw_problem_text("%s stands still: it gets no new requests.", worker->url),
+			kvw_problem_text("It has requests, sends nothing, and its counters do not "
+					 "move."),
+			kvw_problem_text("Restart its engine. kvway has moved what it could."));
+	else if (!kvw_worker_usable(worker))
+		add_ejected(problems, fact);
+	else if (worker->probe_fault[0] != '\0')
+		kvw_problem_add_take(problems, KVW_SEVERITY_WARNING, "probe_failed", worker->url,
+			kvw_problem_text(
+				"%s did not answer its last probe; it still gets requests.",
+				worker->url),
+			kvw_problem_text("GET %s there: %s.",
+				ADMIN(problems)->deps->fleet->config->health_path,
+				worker->probe_fault),
+			kvw_problem_text("Nothing yet: after health.fall failed probes in a row it "
+					 "gets no more."));
+}
+
+/* --- one worker that serves --- */
+
+static void find_models_fault(struct kvw_problems *problems, const struct kvw_worker *worker)
+{
+	char fault[KVW_MODELS_FAULT_ROOM];
+
+	if (!kvw_worker_is_up(worker) || !kvw_worker_models_fault(worker, fault))
+		return;
+	kvw_problem_add_take(problems, KVW_SEVERITY_ERROR, "models_unreadable", worker->url,
+		kvw_problem_text(
+			"%s does not list its models: it gets requests for none.", worker->url),
+		kvw_problem_text("GET /v1/models there: %s.", fault),
+		kvw_problem_text(
+			"Set workers[].api_key if it asks for a key, or name its models in "
+			"workers[].models."));
+}
+
+static void find_slow(struct kvw_problems *problems, const struct kvw_worker_fact *fact)
+{
+	int len = (int)fact->id.len;
+
+	if (fact->slow[0] == '\0')
+		return;
+	kvw_problem_add_take(problems, KVW_SEVERITY_WARNING, "worker_slow", fact->worker->url,
+		kvw_problem_text("%s is slower than its peers: %s.", fact->worker->url, fact->slow),
+		kvw_problem_text("What kvway sees: %s.", fact->slow_why),
+		kvw_problem_text("Compare the machine and the engine's flags with a peer's. Less "
+				 "load: kvway workers weight %.*s 0.5; none: kvway workers drain "
+				 "%.*s.",
+			len, fact->id.data, len, fact->id.data));
+}
+
+/* Pairs of workers whose KV connector does not work: the decoder computes prompts again. */
+static void find_recomputed(struct kvw_problems *problems, const struct kvw_worker *worker)
+{
+	uint64_t transfers = atomic_load(&worker->transfers);
+	uint64_t recomputed = atomic_load(&worker->recomputed);
+
+	if (recomputed < 4 || 2 * recomputed < transfers)
+		return;
+	kvw_problem_add_take(problems, KVW_SEVERITY_WARNING, "kv_not_transferred", worker->url,
+		kvw_problem_text(
+			"%s computed %llu of %llu prompts again that were prefilled for it.",
+			worker->url, (unsigned long long)recomputed, (unsigned long long)transfers),
+		kvw_problem_text("Its KV connector does not get them from the prefiller."),
+		kvw_problem_text("Look at --kv-transfer-config of both, and at the network between "
+				 "them."));
+}
+
+/* --- what a worker caches --- */
+
+static void add_unknown_cache(
+	struct kvw_problems *problems, const struct kvw_worker *worker, const char *wrong)
+{
+	bool doubted = strstr(wrong, "no routed prompt is found") != NULL;
+
+	kvw_problem_add_take(problems, KVW_SEVERITY_WARNING,
+		doubted ? "kvaware_no_match" : "kvaware_blind", worker->url,
+		kvw_problem_text(doubted ? "kvaware never matches %s: its prompts are routed by "
+					   "text."
+					 : "What %s caches is not known: its prompts are routed by "
+					   "text.",
+			worker->url),
+		doubted ? kvw_problem_text("LMCache names its chunks by another hash than kvway: "
+					   "%s.",
+				  wrong)
+			: kvw_problem_text("%s.", wrong[0] != '\0' ? wrong : "It reports nothing"),
+		doubted ? kvw_problem_text(
+				  "Set kvaware.lmcache.hash_seed to the engines' PYTHONHASHSEED, "
+				  "hash to their pre_caching_hash_algorithm, and chunk_size to "
+				  "theirs.")
+			: kvw_problem_text(
+				  "Start the engine with --kv-events-config (publisher zmq, and a "
+				  "replay_endpoint), or LMCache's controller; the log says more "
+				  "(feed, lmcache)."));
+}
+
+/* Finds a worker of which no reporter says all that it caches. */
+static void find_blind(struct kvw_problems *problems, const struct kvw_worker *worker)
+{
+	struct kvw_feed *feed = ADMIN(problems)->deps->feed;
+	char wrong[sizeof(((struct kvw_feed_status *)0)->wrong)] = "";
+
+	if (feed == NULL || !kvw_worker_usable(worker))
+		return;
+	for (int reporter = KVW_REPORTER_COUNT; reporter-- > 0;) {
+		struct kvw_feed_status status;
+
+		if (kvw_feed_worker_status(
+			    feed, worker->id, (enum kvw_reporter)reporter, &status) != KVW_OK)
+			continue;
+		if (status.coverage == KVW_COVERAGE_FULL)
+			return;
+		if (status.wrong[0] != '\0' && wrong[0] == '\0')
+			memcpy(wrong, status.wrong, sizeof(wrong));
+	}
+	add_unknown_cache(problems, worker, wrong);
+}
+
+static void find_mispredicted(struct kvw_problems *problems, const struct kvw_worker *worker)
+{
+	const struct kvw_sources *sources = ADMIN(problems)->deps->sources;
+
+	if (sources == NULL || !atomic_load(&sources->checks[worker->id].complained))
+		return;
+	kvw_problem_add_take(problems, KVW_SEVERITY_WARNING, "kvaware_mispredicted", worker->url,
+		kvw_problem_text("Most predictions of what %s caches are wrong.", worker->url),
+		kvw_problem_text("Its events are another engine's, it hashes its blocks otherwise, "
+				 "or its tokens differ (another tokenizer or chat template)."),
+		kvw_problem_text("Look at workers[].events_endpoint, and at the line `most "
+				 "predictions are wrong` in the log."));
+}
+
+void kvw_problems_of_workers(struct kvw_problems *problems)
+{
+	const struct kvw_workers_now *workers = problems->facts->workers;
+
+	find_unusable_fleet(problems);
+	for (size_t i = 0; i < workers->list.count; i++) {
+		const struct kvw_worker_fact *fact = &workers->items[i];
+
+		if (fact->worker == NULL)
+			continue;
+		find_out(problems, fact);
+		find_models_fault(problems, fact->worker);
+		find_slow(problems, fact);
+		find_recomputed(problems, fact->worker);
+		find_blind(problems, fact->worker);
+		find_mispredicted(problems, fact->worker);
+	}
+}
