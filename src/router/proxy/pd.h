@@ -94,6 +94,10 @@ int64_t kvw_pd_leg_until_ns(const struct kvw_exchange *x);
 /* A leg begins: what the last one has left is forgotten, and leg_time is set. False: it must not
  * begin, and the decoder gets the request whole, which is counted. */
 bool kvw_pd_leg_begins(struct kvw_exchange *x);
+/* Reads the client's body once more, as it is now, for both legs (x->pd->plain). False: no memory. */
+bool kvw_pd_read_body(struct kvw_exchange *x) KVW_MUST_CHECK;
+/* No leg follows: frees the copy of the body, if there is one and nothing is still sent from it. */
+void kvw_pd_drop_sent(struct kvw_exchange *x);
 /* Takes what the decoder needs from the prefiller's answer. False: it is not there, or there is no
  * memory. */
 bool kvw_pd_take_answer(struct kvw_exchange *x, struct kvw_slice answer) KVW_MUST_CHECK;
@@ -135,13 +139,13 @@ bool kvw_pd_uses_up(const struct kvw_exchange *x);
 static inline bool kvw_pd_hands(const struct kvw_exchange *x)
 {
 	return x->pd != NULL &&
-	       (x->pd->body != NULL || x->pd->given || x->pd->handed_ns != 0);
+	       (x->pd->body.count > 0 || x->pd->given || x->pd->handed_ns != 0);
 }
 
 /* x->pd, if it has the body that the present attempt sends. NULL: the client's body is sent. */
 static inline struct kvw_parted *kvw_pd_body(const struct kvw_exchange *x)
 {
-	return x->pd != NULL && x->pd->body != NULL ? x->pd : NULL;
+	return x->pd != NULL && x->pd->body.count > 0 ? x->pd : NULL;
 }
 
 /* Whether a leg was begun for the request. */
