@@ -184,14 +184,7 @@ static void finish(struct kvw_leg *leg, enum kvw_pd_leg outcome)
 
 bool kvw_leg_look(struct kvw_exchange *x)
 {
-	struct kvw_worker *worker;
-
-	if (x->pd == NULL || x->pd->leg == NULL || x->pd->leg->booked)
-		return false;
-	worker = x->pd->prefiller;
-	if (kvw_worker_life(worker) != KVW_WORKER_GONE && kvw_worker_is_up(worker) &&
-		!kvw_worker_fell_asleep(worker) &&
-		kvw_stall_state(&worker->stall) != KVW_STALL_FOUND)
+	if (x->pd == NULL || x->pd->leg == NULL || x->pd->leg->booked || kvw_pd_prefiller_works(x))
 		return false;
 	finish(x->pd->leg, KVW_PD_LEG_LOST);
 	return true;

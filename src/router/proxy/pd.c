@@ -642,19 +642,36 @@ static bool engine_moves(const struct kvw_exchange *x)
 	return moved_ns > x->pd->handed_ns && x->loop->now_ns - moved_ns < lately_ns;
 }
 
+bool kvw_pd_prefiller_works(const struct kvw_exchange *x)
+{
+	const struct kvw_worker *worker = x->pd->prefiller;
+
+	return kvw_worker_life(worker) != KVW_WORKER_GONE && kvw_worker_is_up(worker) &&
+	       !kvw_worker_fell_asleep(worker) &&
+	       kvw_stall_state(&worker->stall) != KVW_STALL_FOUND;
+}
+
 bool kvw_pd_lease_passed(struct kvw_exchange *x)
 {
 	struct kvw_parted *pd = x->pd;
+	bool moves;
 
 	if (!kvw_pd_hands(x) || x->first_token_ns != 0 || kvw_exchange_answering(x))
 		return false;
-	if (engine_moves(x)) {
+	moves = engine_moves(x);
+	if (moves && kvw_pd_prefiller_works(x)) {
 		kvw_timer_set(&x->loop->timers, &pd->timer, KVW_TIMER_LEASE,
 			x->loop->now_ns + x->config->pd_lease_ms * KVW_NS_PER_MS / 4);
 		return false;
 	}
 	count_decode(x, KVW_PD_DECODE_EXPIRED);
 	pd->ended = true;
+	if (moves) {
+		pd->settled = true;
+		kvw_attempt_excused(&x->attempt, KVW_EXCUSE_LACKS,
+			"the worker that prefilled for it stands still");
+		return true;
+	}
 	x->attempt.failure.left = true; /* not to the same decoder, as after a stale connection */
 	kvw_attempt_excused(&x->attempt, KVW_EXCUSE_BUSY,
 		"it has not begun on what was prefilled for it within half of the lease");

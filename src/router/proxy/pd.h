@@ -19,7 +19,7 @@
  *  - parameters are sent once: a decoder that got a byte of them may have pulled, so whatever
  *    follows its failure is prefilled again;
  *  - once half of the lease has passed, they are not used any more;
- *  - a decoder that has given no token by then, and whose engine does not move, is left;
+ *  - a decoder that has given no token by then is left if its engine or the prefiller's does not move;
  *  - a pair whose prefiller has another engine id than at its last transfer does one transfer at a
  *    time, until one has worked.
  *
@@ -122,6 +122,8 @@ void kvw_pd_first_token(struct kvw_exchange *x);
  * failure, after which a decoder gets the request whole. False: it was handed nothing that can be
  * had only once. */
 bool kvw_pd_refused(struct kvw_exchange *x, const char *why);
+/* Returns whether the last leg's prefiller is up and moves. */
+bool kvw_pd_prefiller_works(const struct kvw_exchange *x);
 /* Half of the lease has passed: true if the decoder is left, which is noted. */
 bool kvw_pd_lease_passed(struct kvw_exchange *x);
 /* Ends the leg under way, if there is one, because the decoder's attempt has ended. */
