@@ -381,12 +381,14 @@ struct step {
 
 /*
  * Ranks in lockstep end each step together. A prefill that fits into the time of a busier rank is
- * done in steps that are as long without it and delays no answer; what goes beyond that makes steps
- * longer, for the answers of all ranks:
+ * done in steps that are as long without it and delays no answer of the other ranks; what goes
+ * beyond that makes the steps of all ranks longer, and costs besides omega * p_w * n_w
  *
- *	omega * min(p_w, max(0, Q_w + p_w - Q_max of the others)) * n of all ranks
+ *	omega * min(p_w, max(0, Q_w + p_w - Q_max of the others)) * n of the other ranks
  *
- * in place of omega * p_w * n_w. One pass over the candidates for each of the two sums.
+ * The worker's own term stays in full: without it a prefill beside a busier rank would count as
+ * free, and prompts would go there that another rank has cached. One pass over the candidates for
+ * each of the two sums.
  */
 void kvw_weigh_lockstep(const struct kvw_candidates *set, struct kvw_weighing *w)
 {
@@ -421,8 +423,8 @@ void kvw_weigh_lockstep(const struct kvw_candidates *set, struct kvw_weighing *w
 		if (step->ranks < 2 || !set->items[i].usable)
 			continue;
 		beyond = beyond < 0 ? 0 : beyond > prefill[i] ? prefill[i] : beyond;
-		w->lockstep_ns[i] = (double)w->omega * (beyond * (double)step->inflight -
-						       prefill[i] * w->inflight[i]);
+		w->lockstep_ns[i] =
+			(double)w->omega * beyond * (double)(step->inflight - w->inflight[i]);
 		w->costs[i] += w->lockstep_ns[i];
 	}
 	w->lowest = kvw_lowest(w->costs, set->count);

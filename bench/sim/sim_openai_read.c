@@ -122,7 +122,7 @@ void kvb_read_id(struct kvb_exchange *x, const struct kvb_request *request)
 	if (json_is_string(given)) {
 		text = json_string_value(given);
 		len = json_string_length(given);
-	} else {
+	} else if (x->api != &kvb_api_responses) { /* vLLM names those by itself */
 		kvb_request_header(request, "x-request-id", &text, &len);
 	}
 	if (len == 0 || len >= sizeof(x->id)) {

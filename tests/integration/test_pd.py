@@ -353,6 +353,25 @@ def test_a_decoder_that_is_held_back_never_answers_from_freed_blocks(engines, pa
     router.wait_idle()
 
 
+def test_a_decoder_whose_prefiller_stands_still_is_left(engines, parted):
+    """It would wait for the KV as long as that, though its engine moves."""
+    router, (p,), (d,) = parted({"pd.lease": "2s", "health.timeout": "300ms"}, options=("--profile", "reference"))
+    alone = engines()
+    check(router, alone, LONG)
+    with Client(router.port) as other, Client(router.port, timeout=60) as client:
+        other.send_request("POST", CHAT, body=chat_body("short", n=2, stream=True, max_tokens=4000))
+        other.read_head()
+        d.worker.fail("delay-ms=1000", 1)
+        before = prefills(router, "ok")
+        client.send_request("POST", CHAT, body=body_for(CHAT, f"2 {LONG}"))
+        until(lambda: prefills(router, "ok") > before, what="it is prefilled")
+        p.signal(signal.SIGSTOP)
+        assert text_of(client.read(), CHAT, False) == plain_text(alone, CHAT, f"2 {LONG}")
+    assert decodes(router, "expired") == 1
+    p.signal(signal.SIGCONT)
+    router.wait_idle()
+
+
 def test_another_engine_id_is_tried_by_one_request(engines, parted):
     router, (p,), (d,) = parted()
     alone = engines()

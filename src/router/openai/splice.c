@@ -118,20 +118,54 @@ enum kvw_err kvw_splice_plan(const struct kvw_scan *scan, struct kvw_slice salt,
 	return KVW_OK;
 }
 
-size_t kvw_splice_write(const struct kvw_splice *splice, struct kvw_slice body, char *out)
+static void add_piece(struct kvw_pieces *out, struct kvw_slice text)
+{
+	if (text.len == 0)
+		return;
+	out->items[out->count++] = (struct iovec){(char *)text.data, text.len};
+	out->len += text.len;
+}
+
+void kvw_splice_pieces(
+	const struct kvw_splice *splice, struct kvw_slice body, struct kvw_pieces *out)
 {
 	size_t from = 0;
-	char *to = out;
 
+	out->count = 0;
+	out->len = 0;
 	for (uint32_t i = 0; i < splice->count; i++) {
 		const struct kvw_splice_edit *edit = &splice->edits[i];
 
-		memcpy(to, body.data + from, edit->at - from);
-		to += edit->at - from;
-		memcpy(to, edit->text.data, edit->text.len);
-		to += edit->text.len;
+		add_piece(out, (struct kvw_slice){body.data + from, edit->at - from});
+		add_piece(out, edit->text);
 		from = edit->at + edit->removed;
 	}
-	memcpy(to, body.data + from, body.len - from);
-	return (size_t)(to - out) + body.len - from;
+	add_piece(out, (struct kvw_slice){body.data + from, body.len - from});
+}
+
+int kvw_pieces_from(const struct kvw_pieces *pieces, size_t sent, struct iovec *iov)
+{
+	int count = 0;
+
+	for (int i = 0; i < pieces->count; i++) {
+		const struct iovec *item = &pieces->items[i];
+
+		if (sent < item->iov_len)
+			iov[count++] = (struct iovec){
+				(char *)item->iov_base + sent, item->iov_len - sent};
+		sent = sent < item->iov_len ? 0 : sent - item->iov_len;
+	}
+	return count;
+}
+
+size_t kvw_splice_write(const struct kvw_splice *splice, struct kvw_slice body, char *out)
+{
+	struct kvw_pieces pieces;
+
+	kvw_splice_pieces(splice, body, &pieces);
+	for (int i = 0; i < pieces.count; i++) {
+		memcpy(out, pieces.items[i].iov_base, pieces.items[i].iov_len);
+		out += pieces.items[i].iov_len;
+	}
+	return pieces.len;
 }

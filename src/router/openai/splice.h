@@ -8,6 +8,8 @@
 #ifndef KVW_SPLICE_H
 #define KVW_SPLICE_H
 
+#include <sys/uio.h>
+
 #include "openai/scan.h"
 
 #define KVW_SPLICE_MODEL_MOST 256 /* longest name of a model, in bytes */
@@ -35,6 +37,21 @@ struct kvw_splice {
  */
 enum kvw_err kvw_splice_plan(const struct kvw_scan *scan, struct kvw_slice salt,
 	struct kvw_slice model, struct kvw_splice *out) KVW_MUST_CHECK;
+
+#define KVW_PIECES (2 * (KVW_SCAN_PLACES + 1) + 1)
+
+/* The changed body as pieces of the body and of the edits' texts, which must outlive it. */
+struct kvw_pieces {
+	int count;
+	size_t len; /* of all of them */
+	struct iovec items[KVW_PIECES];
+};
+
+void kvw_splice_pieces(
+	const struct kvw_splice *splice, struct kvw_slice body, struct kvw_pieces *out);
+/* Lists what follows the first `sent` bytes into iov, which has room for KVW_PIECES. Returns the
+ * number of pieces. */
+int kvw_pieces_from(const struct kvw_pieces *pieces, size_t sent, struct iovec *iov);
 
 /* Writes the changed body into out, which must have room for body.len + splice->growth. Returns its
  * length. */

@@ -12,6 +12,7 @@
 #include "feeds/tokens/tokens.h"
 #include "kvway/slice.h"
 #include "base/timer.h"
+#include "openai/splice.h"
 #include "proxy/client.h"
 #include "proxy/owners.h"
 #include "rates/rates.h"
@@ -92,6 +93,8 @@ struct kvw_exchange;
 struct kvw_leg;
 struct kvw_transfer_kind;
 
+#define KVW_TRANSFER_PARAMS_ROOM 640 /* bytes that `ask` and `give` of a transfer write at most */
+
 enum kvw_pd_state {
 	KVW_PD_UNPLANNED,
 	KVW_PD_PLANNED,    /* `prefiller` will prefill the prompt */
@@ -125,11 +128,16 @@ struct kvw_parted {
 	struct kvw_worker *prefiller;  /* the prefiller of the last leg, held; NULL: none */
 	char *params;          /* parameters of the prefiller's answer; owned, NULL: none */
 	size_t params_len;
-	/* The client's body with `params`, which the present attempt sends instead of the client's
-	 * own; owned, NULL: none. */
-	char *body;
-	size_t body_len, body_sent;
-	uint64_t memory;       /* bytes of limits.body_memory charged for `body` */
+	/* The client's body since the last leg began, from which both legs send; in its block, or
+	 * owned by `copy`. */
+	struct kvw_slice plain;
+	char *copy;
+	uint64_t memory;       /* bytes of limits.body_memory charged for `copy` */
+	/* The body with parameters that the present attempt sends instead of the client's own;
+	 * count 0: none. */
+	struct kvw_pieces body;
+	size_t body_sent;
+	char told[KVW_TRANSFER_PARAMS_ROOM]; /* the parameters, if the transfer's kind wrote them */
 	uint64_t engine;       /* hash of the prefiller's engine id; 0: not known */
 	int64_t answered_ns;   /* when the last byte of the prefiller's answer came */
 	int64_t until_ns;      /* when half of the prefiller's lease will have passed */

@@ -1,8 +1,9 @@
 /*
  * leg.c - see leg.h.
  *
- * Head and body go out from one block; the answer, which is small, is collected whole. A kept
- * connection that was closed meanwhile is followed by one fresh one, as with any attempt.
+ * The body goes out as pieces of the client's, with the members that differ between them; the answer,
+ * which is small, is collected whole. A kept connection that was closed meanwhile is followed by one
+ * fresh one, as with any attempt.
  */
 #include "proxy/leg.h"
 
@@ -30,9 +31,10 @@ struct kvw_leg {
 	struct kvw_link *link;
 	struct kvw_lease lease;
 	struct kvw_block *head;
-	char *text; /* the body; owned */
-	size_t text_len, sent; /* sent: of both */
-	uint64_t memory;       /* of limits.body_memory */
+	struct kvw_pieces text; /* the body */
+	char ask[KVW_TRANSFER_PARAMS_ROOM]; /* the parameters in it */
+	size_t sent;            /* of head and body */
+	uint64_t memory;        /* of limits.body_memory, for the answer */
 	bool connected, fresh, trial;
 	bool heard;                 /* the present link brought a byte */
 	kvw_leg_done_fn *done;
@@ -113,7 +115,7 @@ static void grade(struct kvw_leg *leg, enum kvw_pd_leg outcome)
 
 static size_t unsent(const struct kvw_leg *leg)
 {
-	return leg->head->end + leg->text_len - leg->sent;
+	return leg->head->end + leg->text.len - leg->sent;
 }
 
 /* The one place where a leg ends. */
@@ -136,19 +138,18 @@ static void end_leg(struct kvw_leg *leg, enum kvw_pd_leg outcome)
 	x->pd->cached_tokens = leg->usage.cached_known ? leg->usage.cached_tokens : 0;
 	report(leg, outcome);
 	grade(leg, outcome);
+	x->pd->leg = NULL;
 	kvw_pd_leg_ended(x, outcome, leg->status);
 	kvw_block_put(&loop->blocks, leg->head);
 	leg->head = NULL;
 	kvw_account_update(loop->shared->memory, &leg->memory, 0);
 	kvw_chain_clear(&leg->in, &loop->blocks);
 	leg->x = NULL;
-	x->pd->leg = NULL;
 	TAILQ_INSERT_TAIL(&loop->ended_legs, leg, entry);
 }
 
 static void free_leg(struct kvw_leg *leg)
 {
-	free(leg->text);
 	free(leg->body);
 	free(leg);
 }
@@ -183,14 +184,7 @@ static void finish(struct kvw_leg *leg, enum kvw_pd_leg outcome)
 
 bool kvw_leg_look(struct kvw_exchange *x)
 {
-	struct kvw_worker *worker;
-
-	if (x->pd == NULL || x->pd->leg == NULL || x->pd->leg->booked)
-		return false;
-	worker = x->pd->prefiller;
-	if (kvw_worker_life(worker) != KVW_WORKER_GONE && kvw_worker_is_up(worker) &&
-		!kvw_worker_fell_asleep(worker) &&
-		kvw_stall_state(&worker->stall) != KVW_STALL_FOUND)
+	if (x->pd == NULL || x->pd->leg == NULL || x->pd->leg->booked || kvw_pd_prefiller_works(x))
 		return false;
 	finish(x->pd->leg, KVW_PD_LEG_LOST);
 	return true;
@@ -254,8 +248,7 @@ static void keep_payload(void *arg, const char *data, size_t len)
 		if (more != NULL) {
 			leg->body = more;
 			leg->room = room;
-			kvw_account_update(leg->loop->shared->memory, &leg->memory,
-				leg->text_len + room);
+			kvw_account_update(leg->loop->shared->memory, &leg->memory, room);
 		}
 	}
 	if (leg->cut)
@@ -426,13 +419,12 @@ static void send_rest(struct kvw_leg *leg)
 	size_t head = leg->head->end;
 
 	for (int i = 0; i < IO_AT_ONCE && io->writable && unsent(leg) > 0; i++) {
-		size_t of_body = leg->sent > head ? leg->sent - head : 0;
-		struct iovec iov[] = {
-			{leg->head->data + leg->sent, head - leg->sent},
-			{leg->text + of_body, leg->text_len - of_body},
-		};
 		bool begun = leg->sent >= head;
-		ssize_t n = kvw_io_writev(io, iov + begun, 2 - begun);
+		struct iovec iov[1 + KVW_PIECES] = {
+			{leg->head->data + leg->sent, begun ? 0 : head - leg->sent}};
+		int count = kvw_pieces_from(
+			&leg->text, begun ? leg->sent - head : 0, iov + !begun);
+		ssize_t n = kvw_io_writev(io, iov, count + !begun);
 
 		if (n < 0 && errno == EAGAIN)
 			return;
@@ -514,30 +506,21 @@ static void on_leg_link(struct kvw_link *link, void *user)
 static enum kvw_err make_text(struct kvw_leg *leg)
 {
 	struct kvw_exchange *x = leg->x;
-	struct kvw_slice plain;
-	char *owned;
 	struct kvw_worker_body body = {.framing = KVW_FRAME_LENGTH, .prefills = true};
-	char ask[KVW_TRANSFER_PARAMS_ROOM];
-	struct kvw_writer w = KVW_WRITER(ask, sizeof(ask));
+	struct kvw_writer w = KVW_WRITER(leg->ask, sizeof(leg->ask));
 	struct kvw_splice splice;
-	enum kvw_err err = KVW_ENOMEM;
 
 	if (x->pd->kind->ask != NULL)
 		x->pd->kind->ask(x, &w);
-	if (kvw_upload_whole(&x->upload, &plain, &owned))
-		err = kvw_leg_prefill(
-			plain, x->path.api, (struct kvw_slice){ask, w.len}, &splice);
-	if (err == KVW_OK) {
-		body.content_length = (uint64_t)((int64_t)plain.len + splice.growth);
-		leg->text = malloc((size_t)body.content_length + 1);
-		leg->head = leg->text == NULL ? NULL : kvw_worker_head(x, leg->worker, &body);
-		if (leg->head != NULL)
-			leg->text_len = kvw_splice_write(&splice, plain, leg->text);
-	}
-	free(owned);
-	if (err == KVW_OK)
-		return leg->head != NULL ? KVW_OK : KVW_ENOMEM;
-	return err == KVW_ENOMEM ? KVW_ENOMEM : KVW_EINVAL;
+	if (!kvw_pd_read_body(x))
+		return KVW_ENOMEM;
+	if (kvw_leg_prefill(x->pd->plain, x->path.api, (struct kvw_slice){w.data, w.len},
+		    &splice) != KVW_OK)
+		return KVW_EINVAL;
+	kvw_splice_pieces(&splice, x->pd->plain, &leg->text);
+	body.content_length = leg->text.len;
+	leg->head = kvw_worker_head(x, leg->worker, &body);
+	return leg->head != NULL ? KVW_OK : KVW_ENOMEM;
 }
 
 /* Frees a leg of which nothing was sent. */
@@ -602,7 +585,6 @@ enum kvw_err kvw_leg_begin(struct kvw_exchange *x, kvw_leg_done_fn *done)
 	leg->trial = kvw_fleet_picked(loop->fleet, leg->worker, loop->now_ns);
 	take_lease(leg);
 	kvw_stall_wait(&leg->worker->stall, x->pd->decision.prefill_ns, loop->now_ns);
-	kvw_account_update(loop->shared->memory, &leg->memory, leg->text_len);
 	if (x->pd->leg_time == KVW_LEG_FIRST)
 		kvw_wait_begin(x, &prefill, leg->until_ns);
 	if (leg->connected)
@@ -635,4 +617,5 @@ void kvw_leg_unbegun(struct kvw_exchange *x)
 
 	kvw_usage_init(&none.usage);
 	report(&none, KVW_PD_LEG_LOST);
+	kvw_pd_drop_sent(x);
 }

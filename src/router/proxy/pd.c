@@ -137,6 +137,39 @@ static void drop_params(struct kvw_parted *pd)
 	pd->params_len = 0;
 }
 
+static void drop_copy(struct kvw_exchange *x)
+{
+	free(x->pd->copy);
+	x->pd->copy = NULL;
+	kvw_account_update(x->loop->shared->memory, &x->pd->memory, 0);
+}
+
+bool kvw_pd_read_body(struct kvw_exchange *x)
+{
+	struct kvw_parted *pd = x->pd;
+
+	drop_copy(x);
+	if (!kvw_upload_whole(&x->upload, &pd->plain, &pd->copy))
+		return false;
+	if (pd->copy != NULL)
+		kvw_account_update(x->loop->shared->memory, &pd->memory, pd->plain.len);
+	return true;
+}
+
+static void drop_body(struct kvw_parted *pd)
+{
+	pd->body.count = 0;
+	pd->body.len = pd->body_sent = 0;
+}
+
+void kvw_pd_drop_sent(struct kvw_exchange *x)
+{
+	if (x->pd->leg != NULL || x->pd->body_sent < x->pd->body.len)
+		return;
+	drop_body(x->pd);
+	drop_copy(x);
+}
+
 static void count_decode(const struct kvw_exchange *x, enum kvw_pd_decode outcome)
 {
 	kvw_metrics_pd_decode(x->loop->metrics, outcome);
@@ -418,6 +451,8 @@ void kvw_pd_leg_ended(struct kvw_exchange *x, enum kvw_pd_leg outcome, int statu
 		pd->cached_tokens);
 	kvw_trace_text(x->trace, loop->now_ns, KVW_TRACE_PREFILLED, outcome, pd->prompt_tokens,
 		outcome == KVW_PD_LEG_OK ? "" : kvw_pd_leg_why(outcome));
+	if (outcome != KVW_PD_LEG_OK || x->first_token_ns != 0)
+		kvw_pd_drop_sent(x);
 	pd->state = outcome == KVW_PD_LEG_OK ? KVW_PD_PREFILLED : KVW_PD_ALONE;
 	if (outcome == KVW_PD_LEG_CANCELLED && pd->leg_time != KVW_LEG_FIRST)
 		pd->state = KVW_PD_UNPLANNED; /* for another decoder it is prefilled again */
@@ -484,28 +519,18 @@ bool kvw_pd_leg_begins(struct kvw_exchange *x)
 	return false;
 }
 
-/* The client's body with the parameters. False: no memory. */
+/* The client's body with the parameters. False: it cannot have them. */
 static bool make_body(struct kvw_exchange *x)
 {
 	struct kvw_parted *pd = x->pd;
-	char text[KVW_TRANSFER_PARAMS_ROOM];
-	struct kvw_writer w = KVW_WRITER(text, sizeof(text));
+	struct kvw_writer w = KVW_WRITER(pd->told, sizeof(pd->told));
 	struct kvw_slice params = pd->kind->give(x, &w);
 	struct kvw_splice splice;
-	struct kvw_slice plain;
-	char *owned;
 
-	if (kvw_upload_whole(&x->upload, &plain, &owned) && !w.overflow &&
-		kvw_leg_decode(plain, params, &splice) == KVW_OK) {
-		pd->body_len = (size_t)((int64_t)plain.len + splice.growth);
-		pd->body = malloc(pd->body_len + 1);
-		if (pd->body != NULL)
-			(void)kvw_splice_write(&splice, plain, pd->body);
-		if (pd->body != NULL)
-			kvw_account_update(x->loop->shared->memory, &pd->memory, pd->body_len);
-	}
-	free(owned);
-	return pd->body != NULL;
+	if (w.overflow || kvw_leg_decode(pd->plain, params, &splice) != KVW_OK)
+		return false;
+	kvw_splice_pieces(&splice, pd->plain, &pd->body);
+	return true;
 }
 
 void kvw_pd_hand_over(struct kvw_exchange *x)
@@ -526,6 +551,7 @@ void kvw_pd_hand_over(struct kvw_exchange *x)
 	pd->state = KVW_PD_ALONE;
 	pd->settled = pd->counted = true;
 	drop_params(pd);
+	kvw_pd_drop_sent(x);
 }
 
 bool kvw_pd_too_late(struct kvw_exchange *x)
@@ -563,13 +589,6 @@ static void prove(struct kvw_exchange *x)
 	x->pd->probe = false;
 }
 
-static void drop_body(struct kvw_exchange *x)
-{
-	free(x->pd->body);
-	x->pd->body = NULL;
-	kvw_account_update(x->loop->shared->memory, &x->pd->memory, 0);
-}
-
 void kvw_pd_first_token(struct kvw_exchange *x)
 {
 	struct kvw_parted *pd = x->pd;
@@ -581,8 +600,7 @@ void kvw_pd_first_token(struct kvw_exchange *x)
 	atomic_fetch_add_explicit(&x->attempt.worker->transfers, 1, memory_order_relaxed);
 	count_decode(x, KVW_PD_DECODE_TRANSFERRED);
 	pd->settled = true;
-	if (pd->body != NULL && pd->body_sent == pd->body_len)
-		drop_body(x);
+	kvw_pd_drop_sent(x);
 	if (!x->event_stream || (pd->leg_time == KVW_LEG_BESIDE && pd->answered_ns == 0))
 		return;
 	if (pd->leg_time == KVW_LEG_NEVER) /* the prefill is in it, as predicted */
@@ -624,19 +642,36 @@ static bool engine_moves(const struct kvw_exchange *x)
 	return moved_ns > x->pd->handed_ns && x->loop->now_ns - moved_ns < lately_ns;
 }
 
+bool kvw_pd_prefiller_works(const struct kvw_exchange *x)
+{
+	const struct kvw_worker *worker = x->pd->prefiller;
+
+	return kvw_worker_life(worker) != KVW_WORKER_GONE && kvw_worker_is_up(worker) &&
+	       !kvw_worker_fell_asleep(worker) &&
+	       kvw_stall_state(&worker->stall) != KVW_STALL_FOUND;
+}
+
 bool kvw_pd_lease_passed(struct kvw_exchange *x)
 {
 	struct kvw_parted *pd = x->pd;
+	bool moves;
 
 	if (!kvw_pd_hands(x) || x->first_token_ns != 0 || kvw_exchange_answering(x))
 		return false;
-	if (engine_moves(x)) {
+	moves = engine_moves(x);
+	if (moves && kvw_pd_prefiller_works(x)) {
 		kvw_timer_set(&x->loop->timers, &pd->timer, KVW_TIMER_LEASE,
 			x->loop->now_ns + x->config->pd_lease_ms * KVW_NS_PER_MS / 4);
 		return false;
 	}
 	count_decode(x, KVW_PD_DECODE_EXPIRED);
 	pd->ended = true;
+	if (moves) {
+		pd->settled = true;
+		kvw_attempt_excused(&x->attempt, KVW_EXCUSE_LACKS,
+			"the worker that prefilled for it stands still");
+		return true;
+	}
 	x->attempt.failure.left = true; /* not to the same decoder, as after a stale connection */
 	kvw_attempt_excused(&x->attempt, KVW_EXCUSE_BUSY,
 		"it has not begun on what was prefilled for it within half of the lease");
@@ -657,7 +692,7 @@ void kvw_pd_attempt_ended(struct kvw_exchange *x)
 		return;
 	reusable = !kvw_pd_uses_up(x) ||
 		   (x->attempt.written == 0 && pd->leg_time == KVW_LEG_FIRST);
-	drop_body(x);
+	drop_body(pd);
 	pd->given = false;
 	if (reusable && x->first_token_ns == 0) { /* another decoder can have what is there */
 		pd->handed_ns = 0;
@@ -692,6 +727,7 @@ void kvw_pd_end(struct kvw_exchange *x)
 	if (x->pd == NULL)
 		return;
 	drop_params(x->pd);
+	drop_copy(x);
 	if (x->pd->prefiller != NULL)
 		kvw_links_unhold(&x->loop->links, x->pd->prefiller);
 	x->pd->prefiller = NULL;

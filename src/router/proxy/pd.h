@@ -19,7 +19,7 @@
  *  - parameters are sent once: a decoder that got a byte of them may have pulled, so whatever
  *    follows its failure is prefilled again;
  *  - once half of the lease has passed, they are not used any more;
- *  - a decoder that has given no token by then, and whose engine does not move, is left;
+ *  - a decoder that has given no token by then is left if its engine or the prefiller's does not move;
  *  - a pair whose prefiller has another engine id than at its last transfer does one transfer at a
  *    time, until one has worked.
  *
@@ -94,6 +94,10 @@ int64_t kvw_pd_leg_until_ns(const struct kvw_exchange *x);
 /* A leg begins: what the last one has left is forgotten, and leg_time is set. False: it must not
  * begin, and the decoder gets the request whole, which is counted. */
 bool kvw_pd_leg_begins(struct kvw_exchange *x);
+/* Reads the client's body once more, as it is now, for both legs (x->pd->plain). False: no memory. */
+bool kvw_pd_read_body(struct kvw_exchange *x) KVW_MUST_CHECK;
+/* No leg follows: frees the copy of the body, if there is one and nothing is still sent from it. */
+void kvw_pd_drop_sent(struct kvw_exchange *x);
 /* Takes what the decoder needs from the prefiller's answer. False: it is not there, or there is no
  * memory. */
 bool kvw_pd_take_answer(struct kvw_exchange *x, struct kvw_slice answer) KVW_MUST_CHECK;
@@ -118,6 +122,8 @@ void kvw_pd_first_token(struct kvw_exchange *x);
  * failure, after which a decoder gets the request whole. False: it was handed nothing that can be
  * had only once. */
 bool kvw_pd_refused(struct kvw_exchange *x, const char *why);
+/* Returns whether the last leg's prefiller is up and moves. */
+bool kvw_pd_prefiller_works(const struct kvw_exchange *x);
 /* Half of the lease has passed: true if the decoder is left, which is noted. */
 bool kvw_pd_lease_passed(struct kvw_exchange *x);
 /* Ends the leg under way, if there is one, because the decoder's attempt has ended. */
@@ -135,13 +141,13 @@ bool kvw_pd_uses_up(const struct kvw_exchange *x);
 static inline bool kvw_pd_hands(const struct kvw_exchange *x)
 {
 	return x->pd != NULL &&
-	       (x->pd->body != NULL || x->pd->given || x->pd->handed_ns != 0);
+	       (x->pd->body.count > 0 || x->pd->given || x->pd->handed_ns != 0);
 }
 
 /* x->pd, if it has the body that the present attempt sends. NULL: the client's body is sent. */
 static inline struct kvw_parted *kvw_pd_body(const struct kvw_exchange *x)
 {
-	return x->pd != NULL && x->pd->body != NULL ? x->pd : NULL;
+	return x->pd != NULL && x->pd->body.count > 0 ? x->pd : NULL;
 }
 
 /* Whether a leg was begun for the request. */

@@ -104,10 +104,8 @@ static int gather_unsent(struct kvw_exchange *x, struct iovec *iov)
 		iov[count].iov_base = a->head->data + a->head_sent;
 		iov[count++].iov_len = head_left;
 	}
-	if (pd != NULL && pd->body_len > pd->body_sent) {
-		iov[count].iov_base = pd->body + pd->body_sent;
-		iov[count++].iov_len = pd->body_len - pd->body_sent;
-	}
+	if (pd != NULL)
+		count += kvw_pieces_from(&pd->body, pd->body_sent, iov + count);
 	if (x->upload.received > a->body_sent)
 		count += kvw_cursor_iov(&a->cursor, iov + count, KVW_LOOP_IOV - count);
 	return count;
@@ -158,7 +156,7 @@ void kvw_request_send(struct kvw_exchange *x)
 			kvw_upload_free_before(&x->upload, &x->loop->blocks, a->cursor.block);
 	}
 	if (a->head_sent == a->head->end && a->body_sent == x->upload.received &&
-		(pd == NULL || pd->body_sent == pd->body_len)) {
+		(pd == NULL || pd->body_sent == pd->body.len)) {
 		if (x->upload.body.done)
 			all_sent(x);
 		else

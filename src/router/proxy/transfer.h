@@ -26,12 +26,11 @@ enum kvw_leg_time {
 	KVW_LEG_FIRST, /* the decoder is asked once the prefiller has answered */
 	KVW_LEG_BESIDE, /* both are asked at once, and the decoder waits for the KV */
 	KVW_LEG_NEVER, /* the decoder's side asks it */
-	KVW_LEG_UNREADY, /* not now: what the decoder needs of it is not known */
+	KVW_LEG_UNREADY, /* not: what the decoder needs of it is not known, or such a request cannot */
 };
 
 #define KVW_PREFILLER_FIELD "x-prefiller-host-port" /* of llm-d's routing sidecar */
 #define KVW_TRANSFER_FIELD_ROOM 320 /* bytes that `fields` writes at most */
-#define KVW_TRANSFER_PARAMS_ROOM 640 /* bytes that `ask` and `give` write at most */
 
 struct kvw_transfer_kind {
 	enum kvw_leg_time leg;

@@ -16,7 +16,7 @@ static bool build_head(struct kvw_exchange *x)
 
 	if (kvw_pd_body(x) != NULL) {
 		body.framing = KVW_FRAME_LENGTH;
-		body.content_length = x->pd->body_len;
+		body.content_length = x->pd->body.len;
 	}
 	a->head = kvw_worker_head(x, a->worker, &body);
 	a->head_sent = 0;

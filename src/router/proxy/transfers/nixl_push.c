@@ -4,7 +4,8 @@
  *
  * The prefiller matches the two requests by their ids (X-Request-Id up to the engine's own suffix). Two
  * requests of one id could get each other's KV, so both legs have an id of their own: the client's with
- * the transfer's behind it.
+ * the transfer's behind it. To requests of /v1/responses engines give ids of their own, whatever the
+ * head says: those never match, and are served whole.
  *
  * The decoder needs the prefiller's engine id and address before that has answered. The first
  * answer of a prefiller says them: its first request is asked first, and later ones at the same
@@ -23,6 +24,8 @@
 
 static enum kvw_leg_time push_when(struct kvw_exchange *x)
 {
+	if (x->path.api == KVW_API_RESPONSES)
+		return KVW_LEG_UNREADY;
 	return kvw_transfer_knows_source(x) ? KVW_LEG_BESIDE : KVW_LEG_FIRST;
 }
 

@@ -17,6 +17,27 @@
 	"{\"do_remote_decode\":true,\"do_remote_prefill\":false,\"remote_engine_id\":null,\"remote_block_ids\":null,"  \
 	"\"remote_host\":null,\"remote_port\":null}"
 
+/* What is left to be sent after any number of bytes is the rest of the changed body. */
+static void expect_rest(const struct kvw_splice *splice, const char *body, const char *after)
+{
+	struct kvw_pieces pieces;
+	struct iovec iov[KVW_PIECES];
+
+	kvw_splice_pieces(splice, kvw_slice_of(body), &pieces);
+	ck_assert_uint_eq(pieces.len, strlen(after));
+	for (size_t sent = 0; sent <= pieces.len; sent++) {
+		const char *at = after + sent;
+		int count = kvw_pieces_from(&pieces, sent, iov);
+
+		for (int i = 0; i < count; i++) {
+			ck_assert_uint_gt(iov[i].iov_len, 0);
+			ck_assert_mem_eq(at, iov[i].iov_base, iov[i].iov_len);
+			at += iov[i].iov_len;
+		}
+		ck_assert_str_eq(at, "");
+	}
+}
+
 static void expect_prefill(enum kvw_api api, const char *body, const char *after)
 {
 	struct kvw_splice splice;
@@ -28,6 +49,7 @@ static void expect_prefill(enum kvw_api api, const char *body, const char *after
 	out[kvw_splice_write(&splice, kvw_slice_of(body), out)] = '\0';
 	ck_assert_str_eq(out, after);
 	ck_assert_uint_eq(strlen(out), strlen(body) + (size_t)splice.growth);
+	expect_rest(&splice, body, after);
 }
 
 static void expect_decode(const char *body, const char *params, const char *after)
@@ -41,6 +63,7 @@ static void expect_decode(const char *body, const char *params, const char *afte
 		return;
 	out[kvw_splice_write(&splice, kvw_slice_of(body), out)] = '\0';
 	ck_assert_str_eq(out, after);
+	expect_rest(&splice, body, after);
 }
 
 START_TEST(test_a_prefiller_without_parameters)
