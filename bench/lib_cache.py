@@ -12,7 +12,7 @@ ROUNDS = 9
 
 
 def bench_memory(options):
-    """Put, verify, get, lookups, memory per chunk: one program."""
+    """Runs the program that measures put, verify, get, lookups and memory per chunk."""
     program = os.path.join(options.build, MEMORY)
     if not os.path.exists(program):
         raise BenchError(f"{program} is not built")
@@ -21,13 +21,13 @@ def bench_memory(options):
         raise BenchError(f"memory_bench ended with status {done.returncode}")
 
 
-# --only NAME: one of these. Each tier's part is a function and what it needs.
+# {name for --only: the function that measures this part}
 PARTS = {"memory": bench_memory, "nvme": lib_cache_nvme.bench_nvme}
 TARGETS = [MEMORY, lib_cache_lmcache.PROGRAM, *lib_cache_nvme.TARGETS]
 
 
 def bench_cache(options):
-    """All parts, or the one that was asked for; the others still run if one cannot. With --peer
+    """Runs all parts, or the one that --only names; if one cannot run, the others still do. With --peer
     that comparison alone."""
     if options.peer == "lmcache":
         lib_cache_lmcache.bench_lmcache(options)

@@ -25,7 +25,7 @@ MORE = {"cpu_put_unsummed": "cpu_put", "raw_get": "disk_get"}
 
 
 def rows(command):
-    """{op: figures} of a program that prints a JSON object per operation."""
+    """Runs a program that prints a JSON object per operation; returns {op: figures}."""
     done = subprocess.run(command, check=False, capture_output=True, text=True)
     if done.returncode != 0:
         words = (done.stderr or done.stdout).strip().splitlines()
@@ -35,12 +35,12 @@ def rows(command):
 
 
 def peer_of(op, theirs):
-    """LMCache's figures of the operation that does the same."""
+    """Returns LMCache's figures for the operation that does the same as ours."""
     return theirs[MORE.get(op, op)]
 
 
 def bench_lmcache(options, chunks=256):
-    """One line per operation and figure; `raw_get` is the disk alone."""
+    """Measures both storages and prints one line per operation and figure; `raw_get` reads the disk without a storage."""
     python = os.environ.get("LMCACHE_PYTHON", "")
     if not os.access(python, os.X_OK):
         raise BenchError("LMCACHE_PYTHON: found "

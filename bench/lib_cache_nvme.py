@@ -37,7 +37,7 @@ GB = 1e9
 
 
 def run(command):
-    """Standard output of a command."""
+    """Runs a command and returns its standard output."""
     done = subprocess.run(command, check=False, capture_output=True, text=True)
     if done.returncode != 0:
         words = (done.stderr or done.stdout).strip().splitlines()
@@ -46,7 +46,7 @@ def run(command):
 
 
 def figures(speed, cpu_seconds, size):
-    """Result of one run."""
+    """Returns the figures of a run as the table wants them."""
     return {"speed": speed, "cpu_per_gb": max(cpu_seconds, 1e-6) / (size / GB)}
 
 
@@ -80,7 +80,7 @@ class Fio:
         self.fixed = True
 
     def command(self, what, size):
-        """Its command line."""
+        """Returns fio's command line."""
         return ["fio", "--name=pair", f"--filename={self.path}", f"--rw={what}", f"--bs={CHUNK}",
                 f"--size={size}", f"--iodepth={DEPTH}", "--ioengine=io_uring", "--direct=1",
                 f"--fixedbufs={int(self.fixed)}", "--scramble_buffers=0", "--end_fsync=1",
@@ -104,7 +104,7 @@ class Fio:
 
 
 def measure(ours, fio, what, size, rounds):
-    """Pairs of runs: a list of results of each."""
+    """Runs both in turns; returns the list of our results and the list of fio's."""
     subjects = [ours, fio]
     if what == "read":
         for subject in subjects:
@@ -118,7 +118,7 @@ def measure(ours, fio, what, size, rounds):
 
 
 def report_pair(rows, metric, ours, fio, key, unit, **more):
-    """One figure as JSON line and row of the table."""
+    """Prints one figure as a JSON line and appends it to the table's rows."""
     low, high = report.spread_of(ours, key)
     peer_low, peer_high = report.spread_of(fio, key)
     ratios = sorted(a[key] / b[key] for a, b in zip(ours, fio) if b[key])
@@ -134,7 +134,7 @@ def report_pair(rows, metric, ours, fio, key, unit, **more):
 
 
 def compare(rows, program, prefix, folder, size, rounds, device):
-    """Both directions on one file system."""
+    """Measures writing and reading on one file system."""
     ours, fio = Ours(program, folder), Fio(folder)
     for what in ("write", "read"):
         mine, theirs = measure(ours, fio, what, size, rounds)
@@ -145,7 +145,7 @@ def compare(rows, program, prefix, folder, size, rounds, device):
 
 
 def loop_file_system(size):
-    """A context: a folder on ext4 in memory, or None with the reason said."""
+    """A context whose value is a folder on ext4 in memory; None, with the reason printed, where there can be none."""
     stack = contextlib.ExitStack()
     try:
         work = stack.enter_context(tempfile.TemporaryDirectory(dir="/dev/shm"))
@@ -167,7 +167,7 @@ def loop_file_system(size):
 
 
 def bench_nvme(options):
-    """The tier if it is built, the I/O layer alone, on the disk and in memory."""
+    """Measures the NVMe tier (if it is built) and its I/O layer alone, each on the disk and in memory."""
     folder = getattr(options, "folder", None) or os.environ.get("BENCH_FOLDER") or options.build
     rounds = max(options.rounds, ROUNDS)
     rows = []

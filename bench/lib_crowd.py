@@ -24,18 +24,18 @@ from lib_trace import start_workers
 
 TARGETS = ["bench/sim/kvsim", "bench/load/kvbench", "bench/replay/kvb-replay"]
 PROFILE = "reference-kv"
-TOKENS = (6000, 9000)  # of a prompt: some 0.4 s of one worker
+TOKENS = (6000, 9000)  # smallest and largest prompt: about 0.4 s of one worker's prefill
 OUTPUT = 20
 BLOCK = 512
-# What kvbench and kvb-replay count as good, simulated.
+# Limits of a good answer for kvbench and kvb-replay, in simulated time.
 TTFT_MS, TTFT_PER_1K_MS, TPOT_MS = 2000, 122, 100
 LEAVE_SHARE, LEAVE_AFTER_S = 0.25, 1.0
-# Of a client that comes back: up to so many times Retry-After later, as others would not be in step either.
+# A client comes back up to this share of Retry-After later than the answer says, so that clients do not come back in step.
 SPREAD = 0.5
-# name: (comes back, share that leaves)
+# {name: (whether refused clients come back, share of clients that leave)}
 LOADS = {"lost": (False, 0.0), "come back": (True, 0.0), "leave": (False, LEAVE_SHARE)}
-WITHIN = 0.05   # of the replay's goodput
-FLAT = 0.25     # of all prompts' bytes: by so much memory may grow from one time to the next
+WITHIN = 0.05   # share by which goodput may differ from the replay's
+FLAT = 0.25     # memory may grow by this share of all prompts' bytes from the first run to the second
 RACE_MS = 50    # a request is on its way to a worker while its client leaves
 
 
@@ -53,13 +53,13 @@ def write_trace(path, clients, seconds):
 
 
 def promise(speed):
-    """The service level in kvway's configuration, in real time."""
+    """Returns the service level as lines of kvway's configuration, in real time."""
     return (f"service_level:\n  ttft: {TTFT_MS / speed:.0f}ms\n  ttft_per_1k_tokens: {TTFT_PER_1K_MS / speed:.0f}ms\n"
             f"  tpot: {TPOT_MS / speed:.0f}ms\n")
 
 
 def sim_counts(ports):
-    """Sums over the workers; of what ends in _ms the largest."""
+    """Returns the workers' counts: sums, and the largest value of each name that ends in _ms."""
     total = dict(NO_COUNTS)
     for port in ports:
         with urllib.request.urlopen(f"http://127.0.0.1:{port}/sim/stats", timeout=10) as answer:
@@ -77,27 +77,27 @@ def metrics(port):
 
 
 def rss(pid):
-    """Resident bytes."""
+    """Returns a process' resident bytes."""
     with open(f"/proc/{pid}/statm", encoding="ascii") as file:
         return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
 def cpu_s(pid):
-    """Processor time so far."""
+    """Returns a process' processor time so far, in seconds."""
     with open(f"/proc/{pid}/stat", encoding="ascii") as file:
         fields = file.read().rsplit(")", 1)[1].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 class Watch:
-    """The most that a process has resident; a context manager."""
+    """Records the largest resident size of a process; a context manager."""
 
     def __init__(self, pid):
         self.pid, self.peak, self.over = pid, 0, threading.Event()
         self.thread = threading.Thread(target=self.run)
 
     def run(self):
-        """Looks every 20 ms."""
+        """Looks at the process every 20 ms."""
         while not self.over.wait(0.02):
             self.peak = max(self.peak, rss(self.pid))
 
@@ -111,7 +111,7 @@ class Watch:
 
 
 def wait_quiet(port):
-    """Until kvway serves none any more."""
+    """Waits until kvway has no request under way and none waiting."""
     deadline = time.monotonic() + 30
     while time.monotonic() < deadline:
         now = metrics(port)
@@ -123,7 +123,7 @@ def wait_quiet(port):
 
 
 def run_clients(shop, options, port, trace, load):
-    """kvbench's result."""
+    """Runs kvbench and returns its result."""
     again, leave = LOADS[load]
     result = shop.path("result.json")
     subprocess.run(
@@ -161,7 +161,7 @@ def figures_of(measured, counts, speed):
 
 
 def run_load(options, load, workers, trace):
-    """One load twice through one kvway; the figures of the first time, and memory."""
+    """Runs one load twice through one kvway; returns the figures of the first run, and memory after both."""
     raise_descriptor_limit()
     with Workshop() as shop:
         ports = shop.ports(workers + 2)
@@ -189,7 +189,7 @@ def run_load(options, load, workers, trace):
 
 
 def replay(options, load, workers, trace):
-    """The same in simulated time; None for what the replay does not know."""
+    """Runs the same load in simulated time; returns its figures, None for those that the replay does not know."""
     again, leave = LOADS[load]
     if leave:
         return None
@@ -202,7 +202,7 @@ def replay(options, load, workers, trace):
 
 
 def faults_of(load, figures):
-    """Sentences on what must not be."""
+    """Returns a sentence for each rule that the figures break."""
     for number, one in enumerate(figures["times"], 1):
         where = f"{load}, time {number}"
         if one["without_retry_after"]:
@@ -226,7 +226,7 @@ UNITS = {"goodput": "share", "goodput_last_attempt": "share", "kept_share": "sha
 
 
 def emit_all(options, results, simulated, workers):
-    """JSON lines."""
+    """Prints the figures as JSON lines."""
     for load, figures in results.items():
         about = {"load": load, "clients": options.clients, "seconds": options.seconds, "workers": workers,
                  "retries": options.retries if LOADS[load][0] else 0, "simulated": True, "speed": options.speed}
@@ -244,7 +244,7 @@ def emit_all(options, results, simulated, workers):
 
 
 def show(options, results, simulated, workers):
-    """The table."""
+    """Prints the table."""
     def known(value):
         return "-" if value is None else value
 
@@ -262,7 +262,7 @@ def show(options, results, simulated, workers):
 
 
 def bench_crowd(options):
-    """All loads; BenchError if one of the rules was broken."""
+    """Runs all loads; raises BenchError if one of the rules was broken."""
     faults = []
     for workers in options.workers:
         with Workshop() as shop:

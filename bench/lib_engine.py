@@ -23,7 +23,7 @@ SEGMENT = 1 << 30
 
 
 def settle(options):
-    """Rounds and lengths of prompts."""
+    """Fills in the rounds and the lengths of prompts that the command line does not give."""
     options.rounds = 2 if options.quick else max(options.rounds, ROUNDS)
     options.tokens = sorted(options.tokens or ([1000, 4000] if options.quick else [1000, 4000, 8000]))
     if options.tokens[-1] > 8000 or options.tokens[0] < 300:
@@ -31,7 +31,7 @@ def settle(options):
 
 
 def bench_engine(options):
-    """Both parts, or the one that was asked for."""
+    """Runs both parts, or the one that --only names."""
     settle(options)
     venv = find_vllm()
     folder = options.folder or os.environ.get("BENCH_FOLDER") or options.build

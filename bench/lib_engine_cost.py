@@ -42,9 +42,9 @@ AT_ONCE = 2
 TURN_S = 0.05
 CHUNK = 256  # tokens
 OWN = "thread kvt-"  # the connector's own threads
-DRAIN_S = 1.2  # longer than files wait until they are made durable (nvme.sync_time)
+DRAIN_S = 1.2  # longer than nvme.sync_time, after which written files are synced
 MEMORY = {"capacity": "64MiB"}
-LEAST_S = 0.2e-6  # of a thread for a token
+LEAST_S = 0.2e-6  # a thread's seconds per token below which it is left out
 # Two-sided 95 % of Student's t, from one degree of freedom on.
 T95 = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145,
        2.131, 2.120, 2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056, 2.052, 2.048,
@@ -57,28 +57,28 @@ class Side:
     def __init__(self, engine):
         self.engine = engine
         self.before = {}
-        self.chunks = 0  # that were to be stored
+        self.chunks = 0  # chunks of the prompts that it answered with the connector
 
     def spent(self):
-        """Seconds of processor time so far: of the tree, of the worker, of each of the worker's threads."""
+        """Returns seconds of processor time so far: of the engine's processes, of its worker, of each of the worker's threads."""
         tree, worker = self.engine.cpu()
         return {"cpu": tree, "worker_cpu": worker,
                 **{f"thread {name}": seconds for name, seconds in self.engine.threads().items()}}
 
     def begin(self, wanted, prompts):
-        """A half of a round, with the connector (HAVE) or without (NONE)."""
+        """Begins a half of a round, with the connector (HAVE) or without it (NONE)."""
         self.engine.want(wanted)
         if wanted == HAVE:
             self.chunks += sum((len(prompt) + ANSWER) // CHUNK for prompt in prompts)
         self.before = self.spent()
 
     def answer(self, prompts):
-        """Answers all, some at a time."""
+        """Has the engine answer all prompts, some at a time."""
         with concurrent.futures.ThreadPoolExecutor(AT_ONCE) as pool:
             list(pool.map(lambda prompt: self.engine.ask(prompt, ANSWER), prompts))
 
     def end(self, wanted):
-        """What this half used."""
+        """Returns the processor time that this half used."""
         self.engine.check_got(wanted)
         used = {key: value - self.before.get(key, 0.0) for key, value in self.spent().items()}
         if wanted == HAVE:
@@ -88,7 +88,7 @@ class Side:
                 if not key.startswith(OWN)}
 
     def check_stored(self):
-        """BenchError unless what came with the connector was stored, and nothing else."""
+        """Raises BenchError unless exactly the chunks of prompts with the connector were stored."""
         stored = self.engine.count("kvtier:stored_chunks_total")
         if not 0.9 * self.chunks <= stored <= 1.05 * self.chunks:
             raise BenchError(f"engine {self.engine.label}: {stored:.0f} chunks stored, {self.chunks} were to be: "
@@ -96,16 +96,16 @@ class Side:
 
 
 class Subject:
-    """Tiers, and what each round used with and without the connector."""
+    """One kind of engine (its tiers), and the processor time of its rounds with and without the connector."""
 
     def __init__(self, name, cache):
         self.name, self.cache = name, cache
-        self.rounds = {HAVE: [], NONE: []}  # seconds for a token, by what spent them
-        self.others = 0.0  # cores that other programs used meanwhile
+        self.rounds = {HAVE: [], NONE: []}  # one dict a round: {process or thread: seconds per token}
+        self.others = 0.0  # cores that other programs used during the rounds, on average
 
 
 def interval(values):
-    """(mean, lower end, upper end) with 95 % confidence."""
+    """Returns (mean, lower end, upper end) of the 95 % confidence interval."""
     mean = statistics.mean(values)
     if len(values) < 2:
         return mean, -math.inf, math.inf
@@ -115,7 +115,7 @@ def interval(values):
 
 
 def take_turns(work):
-    """work: {engine: its thread, which asks it}. One engine at a time goes on, until all threads have ended."""
+    """Lets one engine at a time run, until all threads have ended. work: {engine: the thread that sends it requests}."""
     for engine in work:
         engine.signal(signal.SIGSTOP)
     try:
@@ -130,13 +130,13 @@ def take_turns(work):
 
 
 def half(sides, prompts):
-    """sides: (with its connector, without). All answer the prompts; what each used."""
+    """Has both sides answer the prompts; returns the processor time of each. sides: (the one with the connector, the one without)."""
     failures = []
 
     def answer(side):
         try:
             side.answer(prompts)
-        except BaseException as error:  # raised below, in the caller's thread
+        except BaseException as error:  # the caller's thread raises it below
             failures.append(error)
 
     work = {side.engine: threading.Thread(target=answer, args=(side,)) for side in sides}
@@ -152,7 +152,7 @@ def half(sides, prompts):
 
 
 def one_round(sides, lengths, rng):
-    """Both halves: seconds for a token, {HAVE: by what spent them, NONE: the same}."""
+    """Runs both halves; returns seconds per token, by process and thread: {HAVE: {name: seconds}, NONE: the same}."""
     tokens = len(sides) * sum(length + ANSWER for length in lengths)
     sums = {HAVE: {}, NONE: {}}
     for order in rng.sample((sides, sides[::-1]), 2):
@@ -164,12 +164,12 @@ def one_round(sides, lengths, rng):
 
 
 def ratios_of(subject, key):
-    """With the connector / without, of each round."""
+    """Returns for each round the time with the connector divided by the time without it."""
     return [a[key] / b[key] for a, b in zip(subject.rounds[HAVE], subject.rounds[NONE])]
 
 
 def report_threads(subject):
-    """What each of the worker's threads adds, for people and as a line each; next to nothing is left out."""
+    """Prints what each of the worker's threads adds, as a sentence and as JSON lines; leaves out those that add hardly anything."""
     both = list(zip(subject.rounds[HAVE], subject.rounds[NONE]))
     names = sorted({key for pair in both for figures in pair for key in figures if key.startswith("thread ")})
     parts = []
@@ -185,7 +185,7 @@ def report_threads(subject):
 
 
 def report_one(rows, subject, key, metric, **more):
-    """One figure: what the connector adds. Returns (mean, lower end, upper end) of the ratio."""
+    """Prints what the connector adds to one figure; returns (mean, lower end, upper end) of the ratio."""
     without = report.median_of(subject.rounds[NONE], key)
     mean, low, high = interval(ratios_of(subject, key))
     added, least, most = interval([a[key] - b[key]
@@ -199,7 +199,7 @@ def report_one(rows, subject, key, metric, **more):
 
 
 def report_costs(subjects):
-    """JSON lines and the table; returns sentences, and whether the gate held."""
+    """Prints JSON lines and the table; returns sentences, and whether the cost is within its limit (the gate)."""
     rows, sentences, held = [], [], True
     others = max(subject.others for subject in subjects)
     for subject in subjects:
@@ -220,7 +220,7 @@ def report_costs(subjects):
 
 
 def measure(subject, options, shop, setup, rng):
-    """All rounds of two engines."""
+    """Runs all rounds of the two engines of one kind."""
     core, _ = cores()
     sides = []
     report.say(f"starting two engines: {subject.name}")
@@ -250,7 +250,7 @@ def measure(subject, options, shop, setup, rng):
 
 
 def bench_cost(options, shop, setup):
-    """Rounds for each kind of engine; returns sentences, and whether the gate held."""
+    """Measures each kind of engine; returns sentences, and whether the cost is within its limit (the gate)."""
     subjects = [Subject("l1", {"l1": MEMORY}),
                 Subject("l1 and nvme", {"l1": MEMORY, "nvme": {"capacity": "2GiB"}})]
     rng = random.Random(os.urandom(8))

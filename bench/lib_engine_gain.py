@@ -42,16 +42,16 @@ class Subject:
 
     def __init__(self, name, source, engine):
         self.name, self.source, self.engine = name, source, engine
-        self.times = {}  # tokens -> seconds to first token, a round each
-        self.wrong = 0  # answers from elsewhere
+        self.times = {}  # {tokens of the prompt: [seconds to first token, one per round]}
+        self.wrong = 0  # answers that did not get all tokens from the tier
 
     def note(self, tokens, seconds):
-        """One measurement."""
+        """Records one measured time to first token."""
         self.times.setdefault(tokens, []).append(seconds)
 
 
 def configurations(shop, daemon):
-    """{tier: (source as vLLM names it, libkvtier's configuration)}."""
+    """Returns {tier: (vLLM's name of the tokens' source, libkvtier's configuration)}."""
     redis = start_redis(shop, None)[1]
     return {
         "l1": ("host", {"l1": {"capacity": "512MiB"}}),
@@ -72,7 +72,7 @@ def fill(subject, prompts):
             for tokens, prompt in one_set.items():
                 subject.engine.ask(prompt, 1)
                 report.say(f"  {subject.name}: {tokens} tokens computed and stored")
-        time.sleep(2)  # lower tiers are written behind
+        time.sleep(2)  # chunks reach the lower tiers some time after the answer
         refused = subject.engine.count(REFUSED) - before
         if refused == 0:
             return
@@ -89,7 +89,7 @@ def push_out(subject, prompts):
 
 
 def warm(subject, tokens, prompts, others):
-    """Seconds to first token of this set's prompt where the tier meant did answer."""
+    """Asks the engine a prompt that its tier holds, again until the tier has given all tokens; returns the seconds to the first one."""
     least = (tokens - 1) // CHUNK * CHUNK
     for _ in range(TRIES):
         time.sleep(SETTLE_S)
@@ -108,7 +108,7 @@ def warm(subject, tokens, prompts, others):
 
 
 def one_round(number, plain, subjects, prompts, rng):
-    """All lengths by all subjects."""
+    """Asks every engine a prompt of every length."""
     for tokens in prompts[0]:
         turn = [plain, *subjects]
         turn = turn[number % len(turn):] + turn[:number % len(turn)]
@@ -124,13 +124,13 @@ def one_round(number, plain, subjects, prompts, rng):
 
 
 def percentile(values, share):
-    """The smallest value that this share of them does not exceed; 0 < share <= 1."""
+    """Returns the smallest value that is at least as large as this share of the values; 0 < share <= 1."""
     ordered = sorted(values)
     return ordered[math.ceil(share * len(ordered) - 1e-9) - 1]
 
 
 def report_gains(plain, subjects, lengths, others):
-    """JSON lines and the table; returns the plot's lines."""
+    """Prints JSON lines and the table; returns the plot's lines."""
     rows, lines = [], {}
     names = {"recompute": "ttft_recompute_seconds", "prefix cache": "ttft_prefix_cache_seconds"}
     for tokens in lengths:
@@ -154,7 +154,7 @@ def report_gains(plain, subjects, lengths, others):
 
 
 def bench_gain(options, shop, setup, daemon):
-    """Fills the tiers, then rounds; returns the plot's lines."""
+    """Fills the tiers, then runs the rounds; returns the plot's lines."""
     plain = Subject("recompute", None, Engine(shop, "plain", setup))
     plain.floor = Subject("prefix cache", "device", plain.engine)
     subjects = [Subject(name, source, Engine(shop, name, setup, cache))
@@ -169,7 +169,7 @@ def bench_gain(options, shop, setup, daemon):
         report.say("filling the tiers")
         with concurrent.futures.ThreadPoolExecutor(2) as pool:
             list(pool.map(lambda subject: fill(subject, prompts), subjects))
-        for tokens in options.tokens:  # what an engine does once
+        for tokens in options.tokens:  # once before the rounds: an engine's first prompt of a length takes longer
             plain.engine.ask(new_prompt(rng, tokens), ANSWER)
         others = Others()
         for number in range(options.rounds):

@@ -6,12 +6,12 @@ from lib_replay_plot import BOTTOM, COLOURS, HEIGHT, LEFT, RIGHT, TOP, WIDTH, le
 
 
 def seconds(value):
-    """In words."""
+    """Returns a time with its unit."""
     return f"{value * 1000:g} ms" if value < 1 else f"{value:g} s"
 
 
 def axes(title, notes, lengths, steps, place):
-    """Frame, grid, numbers."""
+    """Draws the frame, the grid and the numbers at the axes."""
     parts = [text(LEFT, 18, title, "start", 14)]
     parts += [text(LEFT, 34 + 14 * i, note, "start", 11) for i, note in enumerate(notes)]
     for step in steps:

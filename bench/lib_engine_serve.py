@@ -26,15 +26,15 @@ ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 TESTS = os.path.join(ROOT, "tests", "engine")
 SIZES = {"layers": 6, "hidden": 512, "intermediate": 1536, "heads": 8, "kv-heads": 2, "head-dim": 64}
 NAME = "bench"
-BLOCKS = 640  # of 32 tokens: room for two prompts of 8,000
-MOST_TOKENS = 8704  # of a prompt and its answer
-LEAST_TOKEN, END_TOKEN = 10, 600  # ids of prompts; the model has 630
+BLOCKS = 640  # blocks of 32 tokens in the engine's own cache: room for two prompts of 8,000 tokens
+MOST_TOKENS = 8704  # longest prompt and answer together
+LEAST_TOKEN, END_TOKEN = 10, 600  # prompts' token ids lie in this range; the model has 630
 START_SECONDS = 400
 TICKS = os.sysconf("SC_CLK_TCK")
 
 
 def find_vllm():
-    """The environment with vLLM; BenchError says what to do where there is none."""
+    """Returns the path of the environment with vLLM; BenchError says what to do where there is none."""
     folder = os.environ.get("KVW_ENGINE_VENV", "")
     if not folder:
         raise BenchError("KVW_ENGINE_VENV names no Python environment with vLLM; "
@@ -46,7 +46,7 @@ def find_vllm():
 
 
 def find_model(venv, folder):
-    """The model's folder below `folder`; made if it is not there yet."""
+    """Returns the model's folder below `folder`, and makes it if it does not exist yet."""
     sizes = "-".join(str(size) for size in SIZES.values())
     path = os.path.join(folder, f"engine-model-{sizes}")
     if os.path.exists(os.path.join(path, "config.json")):
@@ -62,7 +62,7 @@ def find_model(venv, folder):
 
 
 def children_of(pid):
-    """All processes below one, itself included: {pid: (name, seconds of processor time)}."""
+    """Returns a process and all its descendants: {pid: (name, seconds of processor time)}."""
     stats, below = {}, {}
     for entry in os.listdir("/proc"):
         if not entry.isdigit():
@@ -96,7 +96,7 @@ def threads_of(pid):
 
 
 def machine_cpu():
-    """Seconds that all processors worked since the machine started."""
+    """Returns the seconds for which the processors have worked since the machine started, summed over them."""
     with open("/proc/stat", encoding="utf-8") as file:
         words = file.readline().split()[1:]
     return sum(int(words[i]) for i in (0, 1, 2, 5, 6)) / TICKS
@@ -150,7 +150,7 @@ class Engine:
                                   start_new_session=True)
 
     def wait_ready(self):
-        """Until it answers; BenchError with the log's end if it does not, or runs without its cache."""
+        """Waits until the engine answers; raises BenchError with the log's end if it does not, or runs without its cache."""
         try:
             wait_ready(f"http://127.0.0.1:{self.port}/health", self.process, START_SECONDS)
         except BenchError as error:
@@ -161,7 +161,7 @@ class Engine:
             raise BenchError(f"engine {self.label}: {said[0].strip()}")
 
     def stop(self):
-        """Ends it and its workers."""
+        """Ends the engine and its workers."""
         self.process.terminate()
         with contextlib.suppress(subprocess.TimeoutExpired):
             self.process.wait(20)
@@ -171,7 +171,7 @@ class Engine:
         self.shop.processes.remove(self.process)
 
     def cpu(self):
-        """Seconds of processor time so far: (whole tree, the worker's process alone)."""
+        """Returns seconds of processor time so far: (of all its processes, of the worker's process alone)."""
         tree = children_of(self.process.pid).values()
         return sum(used for _, used in tree), sum(used for name, used in tree if "Worker" in name)
 
@@ -181,22 +181,22 @@ class Engine:
         return threads_of(workers[0]) if workers else {}
 
     def want(self, wanted):
-        """The next request that comes alone has the connector (HAVE) or not (NONE), and all until then."""
+        """Chooses whether requests meet the connector (HAVE) or not (NONE), from the next one on that comes alone."""
         self.switch[WANTED:WANTED + 1], self.switch[GOT:GOT + 1] = wanted, UNKNOWN
 
     def check_got(self, wanted):
-        """BenchError unless the last request had what was wanted."""
+        """Raises BenchError unless the last request met the connector, or not, as want() had chosen."""
         if self.switch[GOT:GOT + 1] != wanted:
             raise BenchError(f"engine {self.label}: was to answer with connector {wanted}, did with "
                              f"{self.switch[GOT:GOT + 1]} (lib_engine_switch.py)")
 
     def signal(self, number):
-        """Sends a signal to all of its processes."""
+        """Sends a signal to all processes of the engine."""
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.process.pid, number)
 
     def page(self, path):
-        """Text of a page."""
+        """Returns the text of a page of the engine's server."""
         link = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
         with contextlib.closing(link):
             link.request("GET", path)
@@ -222,12 +222,12 @@ class Engine:
         return found
 
     def count(self, metric):
-        """One counter, summed over its labels."""
+        """Returns a counter, summed over its labels."""
         return sum(float(line.rpartition(" ")[2]) for line in self.page("/metrics").splitlines()
                    if line.split("{")[0] == metric)
 
     def ask(self, prompt, tokens):
-        """A greedy, streamed answer of so many tokens: (seconds to the first one, to the last one)."""
+        """Has the engine stream `tokens` tokens, without sampling; returns (seconds to the first one, seconds to the last one)."""
         body = json.dumps({"model": NAME, "prompt": prompt, "max_tokens": tokens, "temperature": 0,
                            "ignore_eos": True, "stream": True})
         link = http.client.HTTPConnection("127.0.0.1", self.port, timeout=300)
@@ -246,23 +246,23 @@ class Engine:
 
 
 def new_prompt(rng, length):
-    """Token ids of a new prompt."""
+    """Returns random token ids as a new prompt."""
     return [rng.randrange(LEAST_TOKEN, END_TOKEN) for _ in range(length)]
 
 
 class Others:
-    """What other programs take from the machine while something is measured."""
+    """The processor time that other programs take while something is measured."""
 
     def __init__(self):
         self.began, self.at = time.monotonic(), self._now()
 
     def _now(self):
-        """Processor time: (of all, of us and everything that we started)."""
+        """Returns processor time: (of the whole machine, of this process and all that it has started)."""
         own = sum(used for _, used in children_of(os.getpid()).values())
         return machine_cpu(), own
 
     def cores(self):
-        """Cores that they used on average."""
+        """Returns how many cores the other programs used on average."""
         busy, own = self._now()
         elapsed = max(1e-3, time.monotonic() - self.began)
         return max(0.0, (busy - self.at[0]) - (own - self.at[1])) / elapsed

@@ -15,17 +15,17 @@ import mmap
 import os
 
 HAVE, NONE, UNKNOWN = b"1", b"0", b"?"
-WANTED, GOT = 0, 1  # bytes of the file
+WANTED, GOT = 0, 1  # offsets of the two bytes in the file
 
 
 def open_switch(path):
-    """The file, mapped."""
+    """Maps the file into memory."""
     with open(path, "r+b") as file:
         return mmap.mmap(file.fileno(), 2)
 
 
 def change_scheduler(switch, scheduler):
-    """A request that comes alone meets the connector, or none."""
+    """Wraps the scheduler's methods: a request that comes alone meets the connector, or none, as the file says then."""
     add = scheduler.add_request
 
     def add_request(self, request):
@@ -40,7 +40,7 @@ def change_scheduler(switch, scheduler):
 
 
 def change_worker(state, runner):
-    """A step that a connector planned meets the connector, any other none."""
+    """Wraps the worker's methods: steps that a connector has planned meet the connector, all others none."""
     run = runner.execute_model
 
     def execute_model(self, scheduler_output, *rest, **more):

@@ -21,11 +21,11 @@ import lib_report as report
 from lib_procs import BenchError, Workshop, cores, raise_descriptor_limit, wait_ready
 
 PROGRAM = "bench/load/kvb-events"
-BATCHES = 100  # per second and engine; each stores ten blocks and loses ten
+BATCHES = 100  # KV-event batches per second and engine; each stores ten blocks and removes ten
 HELD = 80  # chains of 50 blocks: 4,000 blocks of 16 tokens on each engine
 PIECES = 5  # batches that store one chain
 POSTS = 1  # per second and LMCache server; each has what BATCHES batches of an engine have
-SETTLE_S = 3  # kvway asks engines that fall silent whether it missed something; most of it is over then
+SETTLE_S = 3  # time for kvway to ask engines that fall silent whether it missed events
 
 
 class Metrics:
@@ -45,19 +45,19 @@ class Metrics:
                 self.values[name] = float(value)
 
     def get(self, name, labels=""):
-        """One sample; 0 if it is not there."""
+        """Returns one sample; 0 if the page has none."""
         return self.values.get(name + labels, 0.0)
 
     def feed(self, what):
-        """A counter of the feed."""
+        """Returns a counter of the thread that receives KV events."""
         return self.get("kvway_kvaware_feed_total", f'{{what="{what}"}}')
 
     def quantile(self, name, share, before):
-        """Upper bound of a histogram's quantile since `before`, seconds."""
+        """Returns an upper bound, in seconds, of the quantile of what a histogram has counted since `before`."""
         return bound_of(self.buckets(name, before), share)
 
     def buckets(self, name, before):
-        """{upper bound: observations up to it since `before`}."""
+        """Returns {upper bound: how many observations since `before` are not above it}."""
         totals = {}
         for key, value in self.values.items():
             if key.startswith(name + "_bucket"):
@@ -67,7 +67,7 @@ class Metrics:
 
 
 def bound_of(totals, share):
-    """Smallest upper bound that so large a share of the observations keeps."""
+    """Returns the smallest upper bound that this share of the observations does not exceed."""
     most = max(totals.values(), default=0)
     for bound in sorted(totals):
         if most and totals[bound] >= share * most:
@@ -110,7 +110,7 @@ class Bench:
             self.kvway = self.start_kvway(build)
 
     def start_kvway(self, build):
-        """kvway with one loop."""
+        """Starts kvway with one event loop."""
         feeds = ""
         if self.coordinator:
             rows = "".join(f"  - url: http://127.0.0.1:{port}\n    lmcache_instance: mp-{i}\n"
@@ -148,7 +148,7 @@ workers:
         return process
 
     def cpu_seconds(self):
-        """Of kvway, all threads, to the nanosecond."""
+        """Returns the processor time of all of kvway's threads, exact to the nanosecond."""
         folder = f"/proc/{self.kvway.pid}/task"
         total = 0
         for task in os.listdir(folder):
@@ -157,7 +157,7 @@ workers:
         return total / 1e9
 
     def phase(self, name, seconds):
-        """One phase; its result together with kvway's figures."""
+        """Runs one phase; returns the load's result together with kvway's figures."""
         before, cpu = Metrics(self.admin), self.cpu_seconds()
         self.engines.stdin.write(f"{name} {seconds}\n")
         self.engines.stdin.flush()
@@ -188,13 +188,13 @@ workers:
 
 
 def bench_events(options):
-    """Feed CPU, lag, lost events; p99 of requests with events / without."""
+    """Measures the event thread's CPU, lag and lost events, and the ratio of requests' p99 with events to that without."""
     raise_descriptor_limit()
     pairs = max(1, options.rounds)
     seconds = options.seconds / pairs
     with Workshop() as shop:
         bench = Bench(shop, options)
-        bench.phase("events", HELD * PIECES / BATCHES + 2)  # from here on engines are full
+        bench.phase("events", HELD * PIECES / BATCHES + 2)  # fills the engines' caches; later batches also remove blocks
         quiet, busy = [], []
         for number in range(pairs):
             for name in (("quiet", "events") if number % 2 == 0 else ("events", "quiet")):
@@ -214,7 +214,7 @@ def bench_events(options):
 
 
 def report_phases(options, quiet, busy):
-    """Lines and the table."""
+    """Prints JSON lines and the table."""
     def total(key):
         return sum(result[key] for result in busy)
 

@@ -14,19 +14,19 @@ from lib_report import emit, say, table
 from lib_trace import WHERE
 
 PROGRAM = "bench/evict/kvb-evict"
-CAPACITIES = (0.5, 2, 5, 10, 20)  # percent of the different chunks
+CAPACITIES = (0.5, 2, 5, 10, 20)  # in percent of the trace's distinct chunks
 OPTIMUM = "optimum"
 BASELINE = "lru"
 DEFAULT = "default"
 
 
 def program(options):
-    """The built program."""
+    """Returns the path of the built kvb-evict."""
     return os.path.join(options.build, PROGRAM)
 
 
 def known(options):
-    """What kvb-evict knows: policies, which of them is the default, {scenario: words}."""
+    """Returns what kvb-evict knows: its policies, the default policy, and {scenario: description}."""
     text = subprocess.run([program(options), "--list"], check=True, capture_output=True,
                           text=True).stdout
     listed = json.loads(text)
@@ -35,7 +35,7 @@ def known(options):
 
 
 def run_one(options, source, policy, capacity):
-    """One run; its figures."""
+    """Runs one policy at one capacity; returns the figures."""
     command = [program(options), *source, "--policy", policy, "--capacity", f"{capacity:g}"]
     if options.requests and source[0] == "--trace":
         command += ["--requests", str(options.requests)]
@@ -46,7 +46,7 @@ def run_one(options, source, policy, capacity):
 
 
 def run_all(options, source, policies):
-    """{(policy, capacity): figures}."""
+    """Runs all policies at all capacities; returns {(policy, capacity): figures}."""
     jobs = [(policy, capacity) for policy in policies for capacity in CAPACITIES]
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count() or 1) as pool:
         done = pool.map(lambda job: run_one(options, source, *job), jobs)
@@ -54,14 +54,14 @@ def run_all(options, source, policies):
 
 
 def print_table(title, results, policies, key):
-    """One figure, policies down, capacities across."""
+    """Prints the table of one figure: a row per policy, a column per capacity."""
     table(title, ["", *(f"{capacity:g} %" for capacity in CAPACITIES)],
           [[policy, *(f"{results[policy, capacity][key]:.4f}" for capacity in CAPACITIES)]
            for policy in policies])
 
 
 def emit_all(results, policies, what):
-    """A line per policy and capacity against each of LRU and the optimum."""
+    """Prints JSON lines: each policy at each capacity against LRU and against the optimum."""
     for policy in policies:
         for capacity in CAPACITIES:
             ours = results[policy, capacity]
@@ -71,7 +71,7 @@ def emit_all(results, policies, what):
                     continue
                 for metric in ("hit_rate", "saved"):
                     if metric == "saved" and peer == OPTIMUM:
-                        continue  # it is an optimum of hits only
+                        continue  # the optimum maximises hits and no other figure
                     ratio = ours[metric] / theirs[metric] if theirs[metric] else 1.0
                     emit("evict", metric, ours[metric], "share", policy=policy,
                          capacity=capacity / 100, chunks=ours["chunks"], peer=peer, ratio=ratio,
@@ -79,7 +79,7 @@ def emit_all(results, policies, what):
 
 
 def sources_of(options, scenarios):
-    """[(what to give to kvb-evict, what names it in a line, title)]."""
+    """Returns [(arguments of kvb-evict, members that name the source in a JSON line, title)]."""
     if options.scenario:
         names = list(scenarios) if options.scenario == "all" else [options.scenario]
         for name in names:
@@ -97,7 +97,7 @@ def sources_of(options, scenarios):
 
 
 def chosen(options, policies):
-    """All, or those named; always with what they are compared to."""
+    """Returns all policies, or the named ones and those that they are compared with."""
     names = options.policies.split(",") if options.policies else [*policies, DEFAULT]
     for name in names:
         if name not in (*policies, DEFAULT, OPTIMUM):
@@ -107,7 +107,7 @@ def chosen(options, policies):
 
 
 def bench_evict(options):
-    """Every policy at several sizes, against LRU and the offline optimum."""
+    """Measures every policy at several capacities, against LRU and the offline optimum."""
     policies, default, scenarios = known(options)
     names = chosen(options, policies)
     for source, what, title in sources_of(options, scenarios):

@@ -6,7 +6,7 @@ from lib_replay_plot import BOTTOM, COLOURS, HEIGHT, LEFT, RIGHT, TOP, WIDTH, le
 
 
 def axes(title, capacities, top, place):
-    """Frame, grid, numbers."""
+    """Draws the frame, the grid and the numbers at the axes."""
     parts = [text(LEFT, 22, title, "start", 14)]
     for percent in range(0, int(top * 100) + 1, 5):
         _, y = place(capacities[0], percent / 100)

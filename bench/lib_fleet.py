@@ -38,14 +38,14 @@ WORKERS = 8
 PROFILE = "llama-8b-h100"  # the GPU's cache by its data sheet: 400,000 tokens a worker
 L1, NVME = "48GiB", "384GiB"
 SHRINK = 16384
-CHUNK = 512  # tokens, as the trace has them
-CHUNKS = 30  # of a request of the trace, in the mean, and no fewer
+CHUNK = 512  # tokens per hash id of the trace, and per chunk
+CHUNKS = 30  # chunks per request: at least the trace's mean
 LOADS = (1.0, 2.0)
-# Runs compare what the same requests take, so none is to be refused however long a strategy lets them wait.
+# Runs compare the times of the same requests, so kvway is to refuse none, however long a strategy lets it wait.
 NOT_REFUSED = {"admission.max_wait": "1h"}
 SAMPLE_S = 0.5
 DOWN_S = 3.0  # real seconds until the killed worker is started again
-RECOVERED = 0.8  # of the hit rate before
+RECOVERED = 0.8  # share of the hit rate before the faults at which the fleet counts as recovered
 SOURCES = ("GPU", "CPU", "NVMe", "shared")
 
 
@@ -57,7 +57,7 @@ class Worker:
         self.process = None
 
     def start(self):
-        """Starts it; `ready` waits."""
+        """Starts the worker; `ready` waits for it."""
         options, shop = self.fleet.options, self.fleet.shop
         args = [os.path.join(options.build, "bench/sim/kvsim"), "--port", str(self.port), "--profile",
                 PROFILE, "--speed", f"{options.speed:g}", "--kv-events-config", EVENTS,
@@ -65,20 +65,20 @@ class Worker:
         self.process = shop.start(args, log=f"kvsim{self.index}.out")
 
     def ready(self):
-        """Until it answers."""
+        """Waits until the worker answers."""
         try:
             wait_ready(f"http://127.0.0.1:{self.port}/health", self.process, 60)
         except BenchError as error:
             raise BenchError(f"kvsim: {error}\n{self.fleet.shop.log_tail(f'kvsim{self.index}.out')}") from error
 
     def kill(self):
-        """At once, as a node that loses its power."""
+        """Kills the worker at once, as a power failure would."""
         self.process.kill()
         self.process.wait()
         self.fleet.shop.processes.remove(self.process)
 
     def metrics(self):
-        """{name{labels}: value}, or None while it is away."""
+        """Returns {name{labels}: value} of the worker's metrics, or None while it does not run."""
         try:
             with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/metrics", timeout=5) as answer:
                 lines = answer.read().decode().splitlines()
@@ -93,7 +93,7 @@ class Worker:
 
 
 def total(metrics, name, label=""):
-    """Sum of a metric over its label sets that contain `label`."""
+    """Returns the sum of a metric over its label sets that contain `label`."""
     return sum(value for key, value in metrics.items()
                if key.split("{")[0] == name and label in key)
 
@@ -102,7 +102,7 @@ class Fleet:
     """Workers, shared tier and router of one run; a context manager."""
 
     def __init__(self, options, strategy, tiers=True, l2=None, more=()):
-        """l2: a context that gives a SharedTier, or None."""
+        """l2: a context whose value is a SharedTier, or None."""
         self.options, self.strategy, self.tiers, self.more = options, strategy, tiers, more
         self.make_l2 = l2
         self.stack = contextlib.ExitStack()
@@ -130,19 +130,19 @@ class Fleet:
         return self.stack.__exit__(*what)
 
     def tier_arguments(self, index):
-        """Of one worker."""
+        """Returns kvsim's arguments for the tiers of one worker."""
         if not self.tiers:
             return []
         args = ["--l1", L1, "--nvme", f"{self.shop.path(f'nvme{index}')}:{NVME}", "--shrink", str(SHRINK),
                 "--tier-config", f"control: {{tokens_per_chunk: {CHUNK}}}"]
         if self.l2 is not None:
-            args += ["--tier-config", f'l2: {{url: "{self.l2.url}"}}']  # Sentinels have commas
+            args += ["--tier-config", f'l2: {{url: "{self.l2.url}"}}']  # a URL of Sentinels contains commas
             if self.l2.segment:
                 args += ["--l2-segment", self.l2.segment]
         return args + list(self.more)
 
     def replay(self, trace, load, label):
-        """kvbench on the trace; its result."""
+        """Runs kvbench on the trace; returns its result."""
         result = self.shop.path("result.json")
         subprocess.run(
             [os.path.join(self.options.build, "bench/load/kvbench"), "trace", "--url",
@@ -157,12 +157,12 @@ class Fleet:
             raise BenchError(f"{label}: kvbench wrote no result") from error
 
     def wrong_bytes(self):
-        """Bytes that came back from a tier and were not those that went in; of all workers that answer."""
+        """Returns how many bytes read from tiers differ from those that were stored, summed over the workers that answer."""
         return sum(total(worker.metrics() or {}, "kvsim:wrong_bytes_total") for worker in self.workers)
 
 
 class Watch(threading.Thread):
-    """Samples where prompts' tokens came from; a context manager."""
+    """Records every SAMPLE_S seconds which sources gave the prompts' tokens; a context manager."""
 
     def __init__(self, fleet):
         super().__init__(daemon=True)
@@ -182,7 +182,7 @@ class Watch(threading.Thread):
         self.join()
 
     def mark(self, words):
-        """Something happened now."""
+        """Records that something happened now."""
         self.marks.append((time.monotonic() - self.begun, words))
 
     def run(self):
@@ -210,7 +210,7 @@ class Watch(threading.Thread):
         self.samples.append((time.monotonic() - self.begun, came, asked))
 
     def share(self, begin, end):
-        """Of the tokens asked between two moments, those that were not computed."""
+        """Returns the share of the prompt tokens between two moments that came from caches."""
         asked = sum(sample[2] for sample in self.samples if begin <= sample[0] < end)
         came = sum(sum(sample[1]) for sample in self.samples if begin <= sample[0] < end)
         return came / asked if asked else 0.0
@@ -228,7 +228,7 @@ def at_load(options, load):
 
 
 def arms(options):
-    """[(name, Fleet)]: what is compared, plain round robin first."""
+    """Returns [(name, a function that makes the Fleet)] of all fleets that are compared, plain round robin first."""
     def daemon(shop):
         return kvtierd(shop, options, options.requests * CHUNKS)
 
@@ -245,7 +245,7 @@ def arms(options):
 
 
 def value_of(make, trace, load, name):
-    """One arm at one load; its figures, in the workers' own time."""
+    """Runs one fleet at one load; returns its figures, in the workers' own time."""
     with make() as fleet:
         result = fleet.replay(trace, load, name)
         wrong = fleet.wrong_bytes()
@@ -264,7 +264,7 @@ def value_of(make, trace, load, name):
 
 
 def measure_value(options, trace):
-    """All arms at the higher load."""
+    """Measures all fleets at the higher load."""
     load = LOADS[-1]
     options = at_load(options, load)
     rows, first = [], None
@@ -304,7 +304,7 @@ def break_things(fleet, watch, seconds):
 
 
 def run_faults(options, trace, strategy, load, folder):
-    """One run with faults; checks it and draws it."""
+    """Makes one run with faults, checks it and draws it."""
     label = f"{strategy}, load {load:g}"
     options = at_load(options, load)
     say(f"fleet: faults, {label} ...")
@@ -331,7 +331,7 @@ def run_faults(options, trace, strategy, load, folder):
 
 
 def duration_of(trace, requests):
-    """Recorded seconds of the first requests."""
+    """Returns how many seconds of the trace its first `requests` requests span."""
     with open(trace, encoding="utf-8") as file:
         stamps = [int(re.search(r'"timestamp":\s*(\d+)', line)[1])
                   for line, _ in zip(file, range(requests))]
@@ -339,7 +339,7 @@ def duration_of(trace, requests):
 
 
 def measure_faults(options, trace):
-    """Both strategies at both loads."""
+    """Runs both strategies at both loads, with faults."""
     folder = options.plots or os.path.join(options.build, "tables")
     os.makedirs(folder, exist_ok=True)
     rows, fine = [], True
@@ -356,7 +356,7 @@ def measure_faults(options, trace):
 
 
 def bench_fleet(options):
-    """Both parts, or the one that --only names."""
+    """Runs both parts, or the one that --only names."""
     trace = options.trace or os.environ.get("TRACE")
     if not trace:
         raise BenchError(WHERE)

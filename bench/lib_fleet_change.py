@@ -21,24 +21,24 @@ TARGETS = ["bench/sim/kvsim"]
 PARTS = ("reload", "join", "admin")
 CLIENTS = 64
 PERIOD_MS = 200  # between two requests of a client
-STREAM = "8:5:200"  # events, ms between them, bytes
+STREAM = "8:5:200"  # kvsim's --fixed-stream: number of events, ms between them, bytes of each
 STAYING = 24
 JOINING = 1000
 RELOADS_PER_S = 2
 CHANGES_PER_S = 100
-NEAR_S = 0.25  # requests begun so long after the call count as `around` it
-HEALTH_S = 0.02  # between two questions for /health
+NEAR_S = 0.25  # requests that begin within this time after a call count as `around` it
+HEALTH_S = 0.02  # seconds between two requests for /health
 PATIENCE_S = 60
-BUSY = 0.05  # of the quiet time: kvway waited for its core, so times say little
+BUSY = 0.05  # share of a phase for which kvway may wait for its core; beyond it the times say little
 
 
 def address(number):
-    """One of many of the same server."""
+    """Returns one of the many loopback addresses of the one kvsim."""
     return f"127.0.{number // 250}.{number % 250 + 1}"
 
 
 def p99(values):
-    """0 if there are none."""
+    """Returns the 99th percentile; 0 if there are no values."""
     return sorted(values)[int(0.99 * (len(values) - 1))] if values else 0.0
 
 
@@ -49,7 +49,7 @@ class Admin:
         self.connection = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE_S)
 
     def call(self, method, path, body=None, expect=(200,)):
-        """(milliseconds, the answer's text)."""
+        """Sends a request; returns (milliseconds, the answer's text)."""
         start = time.monotonic()
         headers = {"Content-Type": "application/json"}
         self.connection.request(method, path, body=None if body is None else json.dumps(body), headers=headers)
@@ -61,7 +61,7 @@ class Admin:
         return spent, text
 
     def workers(self, state=""):
-        """kvway_workers of that state, or of all."""
+        """Returns how many workers kvway has in that state, or in all."""
         counts = [int(float(line.rsplit(" ", 1)[1])) for line in self.call("GET", "/metrics")[1].splitlines()
                   if line.startswith("kvway_workers{") and f'state="{state}' in line]
         if not counts:
@@ -70,14 +70,14 @@ class Admin:
 
 
 class Watcher(threading.Thread):
-    """Asks the admin address for /health all the time: is the control thread there?"""
+    """Asks the admin address for /health all the time, to see how long the control thread takes to answer."""
 
     def __init__(self, port):
         super().__init__(daemon=True)
         self.admin, self.ended, self.times_ms, self.error = Admin(port), threading.Event(), [], None
 
     def run(self):
-        """Until `ended`."""
+        """Asks until `ended` is set."""
         try:
             while not self.ended.wait(HEALTH_S):
                 self.times_ms.append(self.admin.call("GET", "/health")[0])
@@ -85,7 +85,7 @@ class Watcher(threading.Thread):
             self.error = error
 
     def stop(self):
-        """All times."""
+        """Ends the thread; returns all times in ms."""
         self.ended.set()
         self.join()
         if self.error is not None:
@@ -125,7 +125,7 @@ class Clients:
         self.watcher.start()
 
     def stop(self, may_be_cut=False):
-        """{ttft: [(start in s, ms)], health: [ms], cut, dropped, cpu_us}; BenchError if none was answered."""
+        """Ends the clients; returns {ttft: [(start in s, ms)], health: [ms], cut, dropped, cpu_us}; BenchError if no request was answered."""
         health = self.watcher.stop()
         cpu, waited = self.bench.cpu_seconds()
         seconds = time.monotonic() - self.start
@@ -176,11 +176,11 @@ class Bench:
         return self.shop.__exit__(*what)
 
     def url(self, number):
-        """Of a worker."""
+        """Returns a worker's URL."""
         return f"http://{address(number)}:{self.origin}"
 
     def write(self, numbers, limit="128KiB"):
-        """The configuration file, with these workers."""
+        """Writes the configuration file with these workers."""
         models = self.options.models_given
         row = f", models: [{', '.join(['bench'] + [f'm{i}' for i in range(models - 1)])}]" if models else ""
         rows = "".join(f"  - {{url: \"{self.url(n)}\"{row}}}\n" for n in numbers)
@@ -197,7 +197,7 @@ workers:
         os.replace(path + ".new", path)
 
     def cpu_seconds(self):
-        """(used, waited for a core) by kvway, all threads."""
+        """Returns the seconds for which kvway's threads have (run, waited for a core)."""
         folder, used, waited = f"/proc/{self.kvway.pid}/task", 0, 0
         for task in os.listdir(folder):
             with open(f"{folder}/{task}/schedstat", encoding="ascii") as file:
@@ -207,12 +207,12 @@ workers:
         return used / 1e9, waited / 1e9
 
     def rss(self):
-        """Bytes."""
+        """Returns kvway's resident bytes."""
         with open(f"/proc/{self.kvway.pid}/statm", encoding="ascii") as file:
             return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
     def wait_workers(self, state, count):
-        """Seconds until so many are in that state ("": in any)."""
+        """Waits until `count` workers are in that state ("": in any); returns the seconds."""
         start = time.monotonic()
         while self.admin.workers(state) != count:
             if time.monotonic() - start > PATIENCE_S:
@@ -221,45 +221,45 @@ workers:
         return time.monotonic() - start
 
     def ready(self):
-        """The counts of /ready."""
+        """Returns the counts of /ready."""
         return json.loads(self.admin.call("GET", "/ready")[1])
 
     def phase(self, what, **more):
-        """Clients while what() runs; (its result, theirs)."""
+        """Runs clients while what() runs; returns (the result of what(), that of the clients)."""
         clients = Clients(self)
-        time.sleep(0.5)  # they have begun
+        time.sleep(0.5)  # until the clients have begun
         result = what()
         return result, clients.stop(**more)
 
     def dropped(self, others):
-        """Requests of a phase that were neither answered whole nor cut as asked for."""
+        """Adds a phase's requests that were neither answered whole nor cut on purpose, by how they ended."""
         for what, count in others.items():
             self.lost[what] = self.lost.get(what, 0) + count
 
     def emit_dropped(self, part, rounds):
-        """Of all requests in these phases."""
+        """Prints how many requests of these phases were dropped."""
         self.emit("requests_dropped", sum(r["dropped"] for r in rounds), "requests", part=part,
                   requests=sum(r["requests"] for r in rounds))
 
     def quiet(self):
-        """A phase in which nothing changes."""
+        """Runs a phase in which the fleet does not change."""
         result = self.phase(lambda: time.sleep(self.options.seconds))[1]
         self.waited.append(result["waited"])
         return result
 
     def emit(self, metric, value, unit, **more):
-        """A JSON line and a row of the table."""
+        """Prints a JSON line and adds a row to the table."""
         report.emit("fleet-change", metric, value, unit, **more)
         self.rows.append([metric + "".join(f" {more[key]}" for key in ("part", "at") if key in more), value,
                           unit, more.get("peer_value", ""), more.get("ratio", "")])
 
     def beside_quiet(self, metric, key, unit, busy, quiet, **more):
-        """Median, and the median of the ratios to the quiet phase of the same round."""
+        """Prints a figure's median, and the median of its ratios to the quiet phase of the same round."""
         self.emit(metric, report.median_of(busy, key), unit, peer="quiet",
                   ratio=report.ratio_of(busy, quiet, key), peer_value=report.median_of(quiet, key), **more)
 
     def every(self, per_second, change):
-        """Calls change(i) at that rate for the phase; [(moment, ms)]."""
+        """Calls change(i) at that rate for the length of a phase; returns [(moment of the call, ms)]."""
         calls, start = [], time.monotonic()
         for i in range(int(self.options.seconds * per_second)):
             time.sleep(max(0, start + i / per_second - time.monotonic()))
@@ -268,7 +268,7 @@ workers:
 
 
 def bench_reload(bench):
-    """Part `reload`."""
+    """Measures the part `reload`."""
     quiet, busy, calls = [], [], []
 
     def change(i):
@@ -295,7 +295,7 @@ def bench_reload(bench):
 
 
 def change_to(bench, numbers, *fields):
-    """One reload; what it took until each of these counts of /ready is what the file says."""
+    """Reloads a file with these workers; returns the seconds until each of these counts of /ready agrees with it."""
     bench.write(numbers)
     start = time.monotonic()
     made = {"call_ms": bench.admin.call("POST", "/reload")[0]}
@@ -309,13 +309,13 @@ def change_to(bench, numbers, *fields):
 
 
 def leave(bench):
-    """Back to the few; until their slots are free."""
+    """Reloads the file with the first workers alone; returns the seconds until the slots of the others are free, too."""
     made = change_to(bench, range(STAYING), "workers")
     return {**made, "slots": made["workers"] + bench.wait_workers("", STAYING)}
 
 
 def bench_join(bench):
-    """Part `join`."""
+    """Measures the part `join`."""
     quiet, rss = [], [bench.rss()]
     phases = {"join": [], "stay": [], "leave": []}
     everyone = range(STAYING + JOINING)
@@ -343,7 +343,7 @@ def bench_join(bench):
 
 
 def bench_admin(bench):
-    """Part `admin`."""
+    """Measures the part `admin`."""
     quiet, busy, calls = [], [], []
 
     def change(i):
@@ -368,7 +368,7 @@ def bench_admin(bench):
 
 
 def bench_fleet_change(options):
-    """All parts, or the one of --only."""
+    """Runs all parts, or the one that --only names."""
     raise_descriptor_limit()
     with Bench(options) as bench:
         for part, run in zip(PARTS, (bench_reload, bench_join, bench_admin)):

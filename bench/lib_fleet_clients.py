@@ -17,7 +17,7 @@ LATE_S = 30
 
 
 class Client:
-    """One connection."""
+    """One client with its connection."""
 
     def __init__(self, crowd, number):
         self.crowd, self.number = crowd, number
@@ -29,14 +29,14 @@ class Client:
         self.sent = 0
 
     def connect(self):
-        """A new connection; loopback answers at once."""
+        """Makes a new connection; loopback accepts it at once."""
         self.sock = socket.create_connection(("127.0.0.1", self.crowd.port))
         self.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.sock.setblocking(False)
         self.crowd.join(self)
 
     def ask(self, now_ns):
-        """Sends the next request: a beginning that many share, an end of its own."""
+        """Sends the next request, whose prompt has a beginning that many share and an end of its own."""
         self.sent += 1
         text = f"group {(self.number + self.sent) % GROUPS} " * 150 + f"{self.number}-{self.sent}"
         body = json.dumps({"model": "bench", "stream": True,
@@ -55,12 +55,12 @@ class Client:
             self.finish("lost")
 
     def send(self, request):
-        """All of it: it is small, so a socket that has no room for it is not read from."""
+        """Sends all of a request; a socket without room for so few bytes has a peer that does not read, which is an error."""
         if self.sock.send(request) != len(request):
             raise OSError("sent in part")
 
     def finish(self, what):
-        """The request has ended."""
+        """Records how the request has ended, and plans the next one."""
         self.crowd.done.append((self.started_ns, self.first_us, what))
         self.busy = False
         if what != "ok" or b"connection: close" in self.seen[:600].lower():
@@ -79,7 +79,7 @@ class Client:
             self.sock = None
 
     def read(self):
-        """What has come."""
+        """Reads what has come."""
         try:
             data = self.sock.recv(65536)
         except BlockingIOError:
@@ -116,17 +116,17 @@ class Crowd:
             client.due_ns = start + i * self.period_ns // count
 
     def join(self, client):
-        """Its socket is watched."""
+        """Begins to watch a client's socket."""
         self.by_fd[client.sock.fileno()] = client
         self.epoll.register(client.sock.fileno(), select.EPOLLIN)
 
     def part(self, client):
-        """And is not any more."""
+        """Ends watching a client's socket."""
         self.epoll.unregister(client.sock.fileno())
         del self.by_fd[client.sock.fileno()]
 
     def turn(self, stopping):
-        """Sends what is due, reads what is there."""
+        """Sends the requests that are due and reads what has come."""
         now_ns = time.monotonic_ns()
         if not stopping:
             due = [client for client in self.waiting if client.due_ns <= now_ns]
@@ -138,7 +138,7 @@ class Crowd:
                 self.by_fd[fd].read()
 
     def run(self):
-        """Until standard input ends and all requests have."""
+        """Runs until standard input and all requests have ended."""
         stdin = select.poll()
         stdin.register(0, select.POLLIN | select.POLLHUP)
         while not stdin.poll(0):

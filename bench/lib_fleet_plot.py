@@ -9,7 +9,7 @@ SMOOTH = 5  # samples
 
 
 def shares_of(samples, count):
-    """[(seconds, [share by source])], each over some samples."""
+    """Returns [(seconds, [share of each source])], one entry for every `count` samples."""
     found = []
     for i in range(len(samples)):
         window = samples[max(0, i - SMOOTH + 1):i + 1]

@@ -10,7 +10,7 @@ NAME = "redismaster"  # libkvtier's default (l2.service)
 
 
 class Watched:
-    """What Sentinels watch; as a SharedTier for kvsim."""
+    """The master, replica and Sentinels, as a SharedTier for kvsim."""
 
     segment = ""
 
@@ -34,7 +34,7 @@ class Watched:
         return self.shop.start(["redis-server", path, "--sentinel"], log=f"sentinel-{number}.log")
 
     def _wait(self, replica):
-        """Until the Sentinels know each other and the replica."""
+        """Waits until the Sentinels know each other and the replica."""
         for _ in range(200):
             with contextlib.suppress(OSError):
                 answers = b"".join(ask_redis(p, "SENTINEL", "MASTER", NAME) for p in self.ports)
@@ -46,7 +46,7 @@ class Watched:
         raise BenchError("Sentinels did not find each other")
 
     def kill_master(self):
-        """At once."""
+        """Kills the master at once."""
         self.master.kill()
         self.master.wait()
         self.shop.processes.remove(self.master)
@@ -54,5 +54,5 @@ class Watched:
 
 @contextlib.contextmanager
 def sentinels(shop):
-    """A Watched whose processes end with the shop."""
+    """Starts a Watched, whose processes end with the workshop."""
     yield Watched(shop)

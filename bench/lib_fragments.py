@@ -41,11 +41,11 @@ SHARE = 0.15   # of the part `router`
 WORKERS = 4
 TOPICS = (1, 8)
 ROUNDS = 3
-KEYS = ("bf16", "halves")  # the kernel's line that the simulation goes by
+KEYS = ("bf16", "halves")  # (type, layout) of the kernel's figure that the simulation uses
 
 
 def measure_kernel(options):
-    """Passes on the kernel's lines; bytes of KEYS moved a second."""
+    """Prints the kernel's lines; returns how many bytes of KEYS it moves in a second."""
     program = os.path.join(options.build, PROGRAM)
     if not os.path.exists(program):
         raise BenchError(f"{program} is not built")
@@ -61,7 +61,7 @@ def measure_kernel(options):
 
 
 def simulate(options, requests, more):
-    """Answers of a worker with these options; the warm-up's are left out."""
+    """Runs the requests against a worker with these options; returns its answers but for those of the warm-up."""
     with Workshop() as shop:
         (port,) = shop.ports(1)
         worker = shop.start([os.path.join(options.build, "bench/sim/kvsim"), "--port", str(port), "--profile", PROFILE,
@@ -79,14 +79,14 @@ def simulate(options, requests, more):
 
 
 def figures(answers):
-    """Mean, median and 99th percentile of the times to first token, and what was not computed."""
+    """Returns mean, median and 99th percentile of the times to first token, and the share of tokens that were not computed."""
     times = ttfts(answers)
     return {"mean": sum(times) / len(times), "p50": percentile(times, 50), "p99": percentile(times, 99),
             "cached": cached_share(answers)}
 
 
 def bench_rag(options, rate):
-    """A table and a line for each share."""
+    """Prints a table, and a JSON line for each share."""
     requests = 10 if options.quick else REQUESTS
     say(f"rag: {requests} requests of 4 of {DOCUMENTS} documents; {PROFILE}, keys moved at {rate / 1e9:.2f} GB/s, "
         "simulated ...")
@@ -106,19 +106,19 @@ def bench_rag(options, rate):
 
 
 def fragment_rates(speed):
-    """Limits, and kvaware.fragments for workers so many times as fast."""
+    """Returns kvway's limits and kvaware.fragments, scaled to workers that run at this speed."""
     ns = float(defaults()["kvaware.fragments.ns_per_token"][0]) / speed
     return limits(speed, {"kvaware.fragments":
                           f"{{enabled: true, ns_per_token: {ns:.3f}, worker_tokens: {room()}}}"})
 
 
 def room():
-    """Tokens that a worker's store holds: its part of the documents, and a little more."""
+    """Returns how many tokens a worker's store holds: its part of the documents, and a little more."""
     return DOCUMENTS * LENGTH // WORKERS * 11 // 10
 
 
 def route(options, requests, rate, topics, counted):
-    """Answers of four workers behind kvway, which counts fragments or not."""
+    """Runs the requests through kvway to four workers; returns their answers. counted: kvway takes fragments into account."""
     with Workshop() as shop:
         raise_descriptor_limit()
         ports = shop.ports(WORKERS + 2)
@@ -129,7 +129,7 @@ def route(options, requests, rate, topics, counted):
         extra = fragment_rates(SPEED) if counted else limits(SPEED)
         proxy = start_kvway(shop, None, ports[WORKERS:], ports[:WORKERS], "kvaware", options.build,
                             routing=rates(SPEED), extra=extra)
-        time.sleep(1)  # kvway has read the workers' metrics
+        time.sleep(1)  # time for kvway to read the workers' metrics
         done = subprocess.run([os.path.join(options.build, "bench/load/kvbench"), "rag-qa", "--engine-url",
                                f"http://127.0.0.1:{proxy.port}", "--rag-num-documents", str(DOCUMENTS),
                                "--rag-num-requests", str(requests), "--rag-num-inflight-requests", str(WORKERS),
@@ -148,7 +148,7 @@ def route(options, requests, rate, topics, counted):
 
 
 def bench_router(options, rate):
-    """A line for each number of topics, and a table."""
+    """Prints a JSON line for each number of topics, and a table."""
     requests, rounds = (10, 1) if options.quick else (REQUESTS, ROUNDS)
     rows = []
     for topics in TOPICS:
@@ -169,7 +169,7 @@ def bench_router(options, rate):
 
 
 def find_torch():
-    """The Python of the engine's environment, if it has torch."""
+    """Returns the Python of the engine's environment if it has torch, else None."""
     folder = os.environ.get("KVW_ENGINE_VENV", "")
     python = os.path.join(folder, "bin", "python3")
     if not folder or not os.path.exists(python):
@@ -183,7 +183,7 @@ def find_torch():
 
 
 def bench_quality(options):
-    """Passes on the lines of blend_quality.py, and a table."""
+    """Prints the lines of blend_quality.py and a table of them."""
     python = find_torch()
     script = os.path.join(os.path.dirname(__file__), "..", "tests", "engine", "blend_quality.py")
     command = [python, script, *(["--steps", "10", "--texts", "2"] if options.quick else [])]
@@ -207,7 +207,7 @@ def bench_quality(options):
 
 
 def bench_fragments(options):
-    """All parts but quality, which is asked for by name; the simulations need the kernel's rate."""
+    """Runs all parts but quality, which runs only by name; the simulations use the kernel's measured rate."""
     if "quality" in (options.only or []):
         bench_quality(options)
         if options.only == ["quality"]:

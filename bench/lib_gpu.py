@@ -11,7 +11,7 @@ ROUNDS = 9
 
 
 def bench_gpu(options):
-    """The host backend; and where there is a CUDA device, that."""
+    """Measures the host backend and, where there is a CUDA device, the CUDA backend."""
     program = os.path.join(options.build, PROGRAM)
     if not os.path.exists(program):
         raise BenchError(f"{program} is not built")

@@ -14,11 +14,11 @@ from lib_report import emit, say, table
 PROGRAM = "bench/micro/keyring_bench"
 TARGETS = [PROGRAM, "bench/load/kvb-load"]
 KEYS, RELOADS = 100_000, 3
-SHOWN = "sk-bench-0123456789"  # by the load (load/bodies.c)
+SHOWN = "sk-bench-0123456789"  # the key that the load sends (load/bodies.c)
 
 
 def lookups(options, count):
-    """The program's figures, each a line."""
+    """Prints the figures of the program that looks keys up, a JSON line each."""
     program = os.path.join(options.build, PROGRAM)
     if not os.path.exists(program):
         raise BenchError(f"{program} is not built")
@@ -34,11 +34,11 @@ def lookups(options, count):
 
 
 class File:
-    """The file of keys; each time that it is replaced all but one are others."""
+    """The file of keys; each replacement has other keys but for one, which the load shows."""
 
     def __init__(self, path, count):
         self.path, self.turn = path, 0
-        for turn in range(1 + RELOADS):  # now: writing them takes as much of a processor as reading them
+        for turn in range(1 + RELOADS):  # all files are written now, since writing one takes as much of a processor as reading it
             self.write(turn, count)
         self.replace()
 
@@ -50,13 +50,13 @@ class File:
                 file.write(f"  - name: key{i}\n    sha256: {hashlib.sha256(name.encode()).hexdigest()}\n")
 
     def replace(self):
-        """By a rename, as Kubernetes and editors do."""
+        """Replaces the file by a rename, as Kubernetes and editors do."""
         os.rename(f"{self.path}.{self.turn}", self.path)
         self.turn += 1
 
 
 def reloads_done(port):
-    """How often kvway has taken the file, by its metrics."""
+    """Returns how often kvway has taken a new file, by its metrics."""
     with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
         for line in answer.read().decode().splitlines():
             if line.startswith('kvway_auth_reloads_total{result="ok"}'):
@@ -65,7 +65,7 @@ def reloads_done(port):
 
 
 def replace(file, port, seconds):
-    """RELOADS times, each when the one before is in force. Appends to seconds, or the error that ended it."""
+    """Replaces the file RELOADS times, each time when kvway uses the one before. Appends to `seconds` how long each took, or the error that ended it."""
     try:
         for _ in range(RELOADS):
             before, deadline = reloads_done(port), time.monotonic() + 60
@@ -81,7 +81,7 @@ def replace(file, port, seconds):
 
 
 def under_load(stage, count):
-    """Requests while the file is replaced, and as many seconds without."""
+    """Measures requests while the file is replaced, and for as many seconds while it is not."""
     file = File(stage.shop.path("keys.yaml"), count)
     proxy = stage.kvway("prefixaware", extra=f"auth:\n  keys_file: {file.path}\n")
     seconds = []
@@ -119,7 +119,7 @@ def under_load(stage, count):
 
 
 def bench_keys(options):
-    """100,000 keys; --quick: 2,000."""
+    """Measures with 100,000 keys; with --quick, with 2,000."""
     count = 2000 if options.quick else KEYS
     lookups(options, count)
     with Stage(options) as stage:

@@ -11,7 +11,7 @@ import lib_l2_stall
 import lib_report as report
 from lib_procs import BenchError, cores, wanted
 
-# --only NAME: one of these.
+# {name for --only: the function that measures this part}
 PARTS = {
     "redis": lib_l2_redis.bench_redis,
     "shm": lib_l2_daemon.bench_shm,
@@ -23,7 +23,7 @@ TARGETS = sorted({*lib_l2_daemon.TARGETS, *lib_l2_redis.TARGETS, *lib_l2_stall.T
 
 
 def bench_l2(options):
-    """All parts, or the one that was asked for; the others still run if one cannot."""
+    """Runs all parts, or the one that --only names; if one cannot run, the others still do."""
     server, client = cores()
     report.say(f"servers on core {server}, clients on core {client}")
     faults = []

@@ -35,7 +35,7 @@ CLIENTS = (1, 4, 64)
 DEPTHS = (1, 8)
 SEGMENT = 1 << 30
 PUT_BYTES = 1 << 30
-LARGE_LEASES = 2000  # of a run, on objects of which every byte is read first
+LARGE_LEASES = 2000  # leases of a run on large objects, all bytes of which the daemon reads before the grant
 
 NGINX = """
 daemon off;
@@ -84,22 +84,22 @@ class Daemon:
 
     @property
     def args(self):
-        """Of every client."""
+        """Returns the arguments that every client program gets."""
         return ["-p", self.port, "-s", self.process.pid]
 
 
 def objects_of(options):
-    """How many objects there are."""
+    """Returns the number of objects."""
     return 4 if options.small else OBJECTS
 
 
 def name_of(size):
-    """A size in words."""
+    """Returns a size as the JSON lines name it."""
     return f"{size >> 20} MiB" if size >= 1 << 20 else f"{size >> 10} KiB"
 
 
 def get_depth(options, shop, depth, rows):
-    """shm_get with so many gets under way."""
+    """Measures gets with `depth` of them under way at a time."""
     with Daemon(options, shop) as daemon:
         result = Program(options, "shm_get", cores()[1]).run(
             "-p", daemon.port, "-g", daemon.segment, "-k", objects_of(options), "-c", CHUNK, "-d", depth,
@@ -116,7 +116,7 @@ def get_depth(options, shop, depth, rows):
 
 
 def bench_shm(options):
-    """Gets, and the round trip of a lease on as much."""
+    """Measures gets, and the round trip of a lease on objects of the same size."""
     rows = []
     with Workshop() as shop:
         for depth in DEPTHS:
@@ -131,7 +131,7 @@ def bench_shm(options):
 
 
 def put_pairs(options, daemon, *more):
-    """Rounds of PUTs and of a stream: (ours, peer)."""
+    """Runs rounds of PUTs and of a plain stream; returns (results of ours, results of the peer)."""
     server, client = cores()
     size = 16 << 20 if options.small else PUT_BYTES
     args = ["-c", CHUNK, "-k", objects_of(options), "-b", size]
@@ -145,10 +145,10 @@ def put_pairs(options, daemon, *more):
 
 
 def bench_put(options):
-    """PUTs of new objects against a stream, and PUTs over existing objects."""
+    """Measures PUTs of new objects, and PUTs that replace objects, against a plain stream."""
     rows = []
     with Workshop() as shop, Daemon(options, shop) as daemon:
-        # Once all of the segment: its first use has the kernel clear pages.
+        # Fills the segment once before the rounds, since the kernel clears pages at their first use.
         Program(options, "daemon_put", cores()[1]).run(*daemon.args, "-c", CHUNK, "-k", objects_of(options),
                                                        "-b", daemon.size)
         for name, replaces, more in (("", False, []), (", over others", True, ["-o"])):
@@ -172,14 +172,14 @@ def fill(options, daemon, size):
 
 
 def lease(options, args, clients, *more, count=10000):
-    """One run of leases."""
+    """Makes one run of leases; returns its figures."""
     count = 200 if options.small else count
     return Program(options, "lease_load", cores()[1]).run(
         *args, "-n", clients, "-k", objects_of(options), "-l", count, *more)
 
 
 def start_nginx(shop, core):
-    """nginx that refuses everything: arguments for lease_load."""
+    """Starts an nginx that refuses every request; returns arguments for lease_load."""
     if shutil.which("nginx") is None:
         raise BenchError("nginx is not installed: deploy/packages.sh peers")
     port = shop.ports(1)[0]
@@ -192,7 +192,7 @@ def start_nginx(shop, core):
 
 
 def emit_leases(rows, name, kept, **more):
-    """Rate and latency of one line without a peer."""
+    """Prints rate and latency of leases that have no peer."""
     rate, spread = emit_alone("kvtierd_leases_per_second", "1/s", kept, "per_second", **more)
     p99, p99_spread = emit_alone("kvtierd_lease_p99_us", "us", kept, "p99_us",
                                  p50=report.median_of(kept, "p50_us"), **more)
@@ -201,7 +201,7 @@ def emit_leases(rows, name, kept, **more):
 
 
 def lease_hits(options, shop, size, rows):
-    """Leases on objects of one size, and their release."""
+    """Measures leases on objects of one size, with their release."""
     count = LARGE_LEASES if size == CHUNK else 10000
     with Daemon(options, shop) as daemon:
         fill(options, daemon, size)
@@ -212,7 +212,7 @@ def lease_hits(options, shop, size, rows):
 
 
 def lease_misses(options, shop, rows):
-    """Leases on what is not there, in turns with nginx."""
+    """Measures leases on missing objects, in turns with nginx."""
     refuser = start_nginx(shop, cores()[0])
     with Daemon(options, shop) as daemon:
         for clients in CLIENTS:
@@ -231,7 +231,7 @@ def lease_misses(options, shop, rows):
 
 
 def bench_leases(options):
-    """Hits of two sizes, and misses."""
+    """Measures leases on objects of two sizes and on missing ones."""
     rows = []
     with Workshop() as shop:
         for size in (SMALL_CHUNK, CHUNK):

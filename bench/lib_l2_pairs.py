@@ -5,14 +5,14 @@ import os
 import subprocess
 
 import lib_report as report
-from lib_procs import BenchError
+from lib_procs import BenchError, pinned
 
 ROUNDS = 9
 GB = 1e9
 
 
 def rounds_of(options):
-    """How often everything is measured."""
+    """Returns the number of rounds."""
     return 2 if options.small else max(options.rounds, ROUNDS)
 
 
@@ -26,13 +26,9 @@ class Program:
             raise BenchError(f"{self.path} is not built")
 
     def run(self, *args, lines=False):
-        """Its figures; all objects that it printed with `lines`."""
-        def pin():
-            if self.core is not None:
-                os.sched_setaffinity(0, [self.core])
-
-        done = subprocess.run([self.path, *map(str, args)], check=False, capture_output=True, text=True,
-                              preexec_fn=pin, timeout=300)
+        """Runs the program; returns the object that it printed, with `lines` the list of all that it printed."""
+        done = subprocess.run(pinned([self.path, *map(str, args)], self.core), check=False, capture_output=True,
+                              text=True, timeout=300)
         if done.returncode != 0:
             words = (done.stderr or done.stdout).strip().splitlines()
             raise BenchError(f"{os.path.basename(self.path)}: {words[-1] if words else 'failed'}")
@@ -41,7 +37,7 @@ class Program:
 
 
 def take_turns(index, ours, peer):
-    """Both in this round's order."""
+    """Calls ours() and peer() once each, ours() first in every second round; returns both results."""
     if index % 2:
         theirs = peer()
         return ours(), theirs
@@ -50,7 +46,7 @@ def take_turns(index, ours, peer):
 
 
 def emit_pair(metric, unit, ours, theirs, key, peer, **more):
-    """One figure of pairs as JSON line; returns its row of the table. Lists have a dict per round."""
+    """Prints one figure of both programs as a JSON line; returns its row of the table. Lists have a dict per round."""
     low, high = report.spread_of(ours, key)
     peer_low, peer_high = report.spread_of(theirs, key)
     ratio = report.ratio_of(ours, theirs, key)
@@ -65,7 +61,7 @@ def emit_pair(metric, unit, ours, theirs, key, peer, **more):
 
 
 def emit_alone(metric, unit, rounds, key, **more):
-    """One figure without a peer as JSON line; returns median and spread."""
+    """Prints one figure without a peer as a JSON line; returns median and spread."""
     low, high = report.spread_of(rounds, key)
     value = report.median_of(rounds, key)
     report.emit("l2", metric, value, unit, low=low, high=high, rounds=len(rounds), **more)

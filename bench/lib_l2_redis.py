@@ -10,7 +10,6 @@ One redis-server with a core of its own, nothing persisted. The figures of its p
 it limited both.
 """
 
-import os
 import shutil
 import socket
 import subprocess
@@ -18,7 +17,7 @@ import time
 
 import lib_report as report
 from lib_l2_pairs import GB, Program, rounds_of, take_turns, emit_pair
-from lib_procs import BenchError, Workshop, cores
+from lib_procs import BenchError, Workshop, cores, pinned
 
 TARGETS = ["bench/l2/raw_redis", "bench/l2/tier_redis"]
 CONNECTIONS = 4
@@ -30,7 +29,7 @@ SMALL = [(64 << 10, 8)]
 
 
 def ask_redis(port, *words):
-    """One command with a short reply."""
+    """Sends one command; returns its short reply."""
     with socket.create_connection(("127.0.0.1", port), timeout=10) as link:
         link.sendall(f"*{len(words)}\r\n".encode() +
                      b"".join(f"${len(word)}\r\n{word}\r\n".encode() for word in words))
@@ -38,7 +37,7 @@ def ask_redis(port, *words):
 
 
 def start_redis(shop, core):
-    """A server on a free port, answering; (process, port)."""
+    """Starts a server on a free port and waits until it answers; returns (process, port)."""
     if shutil.which("redis-server") is None:
         raise BenchError("redis-server is not installed: deploy/packages.sh peers")
     port = shop.ports(1)[0]
@@ -54,7 +53,7 @@ def start_redis(shop, core):
 
 
 def with_costs(result):
-    """A run's figures, with processor time per GB."""
+    """Adds processor time per GB to a run's figures."""
     moved = result["bytes"] / GB
     return {**result, "cpu_per_gb": result["cpu_seconds"] / moved,
             "server_cpu_per_gb": result["server_cpu_seconds"] / moved,
@@ -62,12 +61,11 @@ def with_costs(result):
 
 
 def benchmark_speed(port, core, size, depth, keys, count):
-    """redis-benchmark's bytes per second: (put, get)."""
-    done = subprocess.run(
+    """Runs redis-benchmark; returns its bytes per second as (put, get)."""
+    done = subprocess.run(pinned(
         ["redis-benchmark", "-h", "127.0.0.1", "-p", str(port), "-t", "set,get", "-d", str(size), "-c",
          str(CONNECTIONS), "-P", str(max(1, depth // CONNECTIONS)), "-n", str(count), "-r", str(keys),
-         "--csv"], check=False, capture_output=True, text=True,
-        preexec_fn=lambda: os.sched_setaffinity(0, [core]))
+         "--csv"], core), check=False, capture_output=True, text=True)
     speeds = {}
     for line in done.stdout.splitlines():
         cells = [cell.strip('"') for cell in line.split(",")]
@@ -79,7 +77,7 @@ def benchmark_speed(port, core, size, depth, keys, count):
 
 
 class Size:
-    """All rounds of one size of values."""
+    """One size of values, and the results of all its rounds."""
 
     def __init__(self, options, server, port, size, depth):
         self.options, self.port, self.size, self.depth = options, port, size, depth
@@ -93,7 +91,7 @@ class Size:
         self.results = {"put": ([], []), "get": ([], [])}
 
     def measure(self):
-        """Rounds of put and get."""
+        """Measures rounds of put and get."""
         for index in range(rounds_of(self.options)):
             for what, flag in (("put", "-w"), ("get", "-r")):
                 pair = take_turns(index, lambda way=flag: self.ours.run(*self.args, way),
@@ -102,7 +100,7 @@ class Size:
                     kept.append(with_costs(result))
 
     def add_rows(self, speed_rows, cost_rows):
-        """Lines, and rows of both tables."""
+        """Prints JSON lines and adds rows to both tables."""
         reference = benchmark_speed(self.port, self.core, self.size, self.depth, self.keys,
                                     self.bytes // self.size)
         name = f"{self.size >> 20} MiB" if self.size >= 1 << 20 else f"{self.size >> 10} KiB"
@@ -121,7 +119,7 @@ class Size:
 
 
 def bench_redis(options):
-    """All sizes."""
+    """Measures all sizes of values."""
     speed_rows, cost_rows = [], []
     with Workshop() as shop:
         server, port = start_redis(shop, cores()[0])

@@ -20,7 +20,7 @@ PHASES = ("before", "stalled", "open", "after")
 
 
 def bench_stall(options):
-    """One stall."""
+    """Measures one stall of the server."""
     server_core, client_core = cores()
     args = ["-f", LIMITS_MS["find"], "-g", LIMITS_MS["get"]]
     if options.small:

@@ -42,14 +42,14 @@ ENDING = (signal.SIGTERM, signal.SIGINT)
 
 
 def bench_trace(options):
-    """Strategies against each other, or with --overload admission against none and a bound."""
+    """Compares strategies; with --overload, compares admission with none and with a bound on each worker."""
     if options.overload:
         lib_trace_overload.bench_trace_overload(options, lib_trace.trace_of(options))
     else:
         lib_trace.bench_trace(options)
 
 
-# name: (function, what ninja must build)
+# {name: (function, targets that ninja must build)}
 BENCHES = {
     "proxy": (lib_proxy.bench_proxy, [LOAD]),
     "tls": (lib_tls.bench_tls, [LOAD]),
@@ -85,7 +85,7 @@ BENCHES = {
 NEED_TRACE = ("trace", "replay", "replay-agree", "replay-mp", "replay-pd", "overload", "routers", "evict",
               "fleet")
 NEED_ENGINE = ("engine",)
-# What an option is where it was not given and it differs between benchmarks.
+# Defaults of options that differ between benchmarks.
 DEFAULTS = {
     "crowd": {"workers": [2], "clients": 2000, "seconds": 20.0, "speed": 4.0},
     "idle": {"clients": 8000},
@@ -192,7 +192,7 @@ PARTS = {"cache": lib_cache.PARTS, "l2": lib_l2.PARTS, "engine": lib_engine.PART
 
 
 def parse(argv):
-    """The command line."""
+    """Parses the command line."""
     parser = argparse.ArgumentParser(
         prog="bench/run.sh", epilog=HELP, formatter_class=argparse.RawDescriptionHelpFormatter,
         description="Measures kvway and kvtier against their peers.")
@@ -286,7 +286,7 @@ def parse(argv):
 
 
 def with_defaults(name, options):
-    """The options as one benchmark sees them."""
+    """Returns the options with the defaults of one benchmark."""
     own = argparse.Namespace(**vars(options))
     given = DEFAULTS.get(f"{name} --overload" if name == "trace" and options.overload else name, {})
     for key, value in {"seconds": 1.5, "rounds": 5, **given}.items():
@@ -296,7 +296,7 @@ def with_defaults(name, options):
 
 
 def selected(options):
-    """Names to run."""
+    """Returns the names of the benchmarks to run."""
     if options.name != "all":
         return [options.name]
     traced = options.trace or os.environ.get("TRACE")
@@ -306,21 +306,21 @@ def selected(options):
 
 
 def end(number, _frame):
-    """SIGTERM and SIGINT: what runs is ended, files and segments are removed, and then this program ends."""
+    """Handles SIGTERM and SIGINT: ends what runs, removes files and segments, and ends this program."""
     for ignored in ENDING:
         signal.signal(ignored, signal.SIG_IGN)
     Workshop.ending = True
-    for shop in list(Workshop.open_now):  # also those of other threads, which then find their servers gone
+    for shop in list(Workshop.open_now):  # workshops of other threads, too; these threads then find their servers gone
         shop.terminate()
     raise SystemExit(128 + number)
 
 
 def main(argv):
-    """Runs what was asked; 1 if a measurement could not be made, or a gate did not hold."""
+    """Runs the benchmarks that were asked for; returns 1 if one could not be made or went over its limit."""
     options = parse(argv)
     names = selected(options)
     if options.targets:
-        try:  # before anything is built
+        try:  # a bad option ends the program before anything is built
             if options.name == "engine":
                 lib_engine.find_vllm()
             elif "quality" in (options.only or []):

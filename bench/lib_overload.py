@@ -19,7 +19,7 @@ from lib_trace import WHERE
 TARGETS = ["bench/replay/kvb-replay"]
 NONE = "none"
 OURS = ("kvway", "kvway")
-# (policy, admission): what the picture calls it; None: not in the picture.
+# {(policy, admission): its name in the picture; None: the picture leaves it out}
 ROWS = {
     OURS: "kvway",
     ("kvway", NONE): "kvway, nothing refused",
@@ -39,7 +39,7 @@ ROWS = {
     ("lmetric", NONE): None,
     (LIMIT, NONE): "limit",
 }
-# name: (source or None for the trace, scales, scales of --quick, metrics, the one that compares)
+# {part: (scenario, or None for the trace; scales; scales of --quick; metrics; the metric that is compared)}
 PARTS = {
     "trace": (None, [0.5, 1, 1.5, 2, 2.5, 3, 4], [1, 3], ("goodput", "ttft_p99_s", "refused_share"),
               "goodput"),
@@ -53,7 +53,7 @@ UNITS = {"ttft_p99_s": "s", "wait_max_s": "s", "programs_per_hour": "1/h"}
 
 
 def run_all(options, source, rows, scales, workers):
-    """{(scale, row): [figures by seed]}."""
+    """Runs all rows at all scales; returns {(scale, row): [figures of each seed]}."""
     jobs = [(scale, row, seed) for scale in scales for row in rows
             for seed in range(1, options.seeds + 1)]
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count() or 1) as pool:
@@ -66,25 +66,25 @@ def run_all(options, source, rows, scales, workers):
 
 
 def median(runs, metric):
-    """Over the seeds; None where a row has no such figure (the limit has few)."""
+    """Returns the median over the seeds; None where a row lacks this figure (the limit has few)."""
     values = [run[metric] for run in runs if metric in run]
     return statistics.median(values) if values else None
 
 
 def class_medians(runs, metric):
-    """{class: median over the seeds}."""
+    """Returns {class: median over the seeds}."""
     numbers = range(max((len(run.get("classes", [])) for run in runs), default=0))
     return {number: statistics.median(run["classes"][number][metric] for run in runs)
             for number in numbers}
 
 
 def is_peer(row):
-    """Another project's policy."""
+    """Returns whether the row's policy is another project's."""
     return row[0] not in (OURS[0], LIMIT)
 
 
 def emit_row(results, scale, row, metrics, more):
-    """The lines of one row."""
+    """Prints the JSON lines of one row."""
     runs = results[scale, row]
     about = {"policy": row[0], "admission": row[1], "scale": scale, "seeds": len(runs),
              "simulated": True, **more}
@@ -99,7 +99,7 @@ def emit_row(results, scale, row, metrics, more):
 
 
 def emit_ratio(results, scale, metric, peer, row, more):
-    """Ours against one other row."""
+    """Prints our row's figure against that of one other row."""
     value, other = median(results[scale, OURS], metric), median(results[scale, row], metric)
     emit("overload", metric, value, UNITS.get(metric, "share"), policy=OURS[0], admission=OURS[1],
          scale=scale, seeds=len(results[scale, OURS]), peer=peer, best="+".join(row),
@@ -107,7 +107,7 @@ def emit_ratio(results, scale, metric, peer, row, more):
 
 
 def emit_all(results, scale, rows, part, more):
-    """JSON lines of one rate."""
+    """Prints the JSON lines of one rate."""
     _, _, _, metrics, compared = PARTS[part]
     for row in rows:
         emit_row(results, scale, row, metrics, more)
@@ -124,19 +124,19 @@ def emit_all(results, scale, rows, part, more):
 
 
 def cell(value, digits=3):
-    """A figure for people."""
+    """Returns a figure as the table shows it."""
     return "-" if value is None else f"{value:.{digits}f}"
 
 
 def print_goodput(title, results, scales, rows, metric):
-    """One line a row, one column a rate."""
+    """Prints the table of one metric: a line per row, a column per rate."""
     table(f"{title}: {metric}", ["policy + admission", *(f"x{scale:g}" for scale in scales)],
           [[" + ".join(row), *(cell(median(results[scale, row], metric)) for scale in scales)]
            for row in rows])
 
 
 def print_refusals(results, scale, rows):
-    """How our refusals came, which has a rule."""
+    """Prints how soon our refusals came, since a rule bounds that time."""
     runs = [run for row in rows if row == OURS for run in results[scale, row]]
     if runs and "refused_slow_share" in runs[0]:
         slow = max(run["refused_slow_share"] for run in runs)
@@ -146,7 +146,7 @@ def print_refusals(results, scale, rows):
 
 
 def print_classes(results, scale, rows):
-    """Each class's own."""
+    """Prints each class's figures."""
     table(f"by class, x{scale:g}", ["policy + admission", "class", "goodput", "refused", "longest wait s"],
           [[" + ".join(row), number, cell(goodput),
             cell(class_medians(results[scale, row], "refused_share")[number]),
@@ -156,7 +156,7 @@ def print_classes(results, scale, rows):
 
 
 def chosen_rows(options, part):
-    """All, or those of the named policies; closed loops have no bound of much use."""
+    """Returns all rows, or those of the named policies; without the limit where clients come back, since its bound says little there."""
     rows = [row for row in ROWS if part == "trace" or row[0] != LIMIT]
     if options.policies:
         names = options.policies.split(",")
@@ -169,7 +169,7 @@ def chosen_rows(options, part):
 
 
 def draw(path, title, results, scales, rows):
-    """Goodput against load, what refuses nothing dashed."""
+    """Draws goodput against load; rows that refuse nothing are dashed."""
     write_plot(path, title,
                {ROWS[row]: [(scale, [median(results[scale, row], "goodput")]) for scale in scales]
                 for row in rows if ROWS[row]}, dashed=(LIMIT, ROWS[OURS[0], NONE]))
@@ -177,7 +177,7 @@ def draw(path, title, results, scales, rows):
 
 
 def run_part(options, part, workers):
-    """One part: its runs, tables, lines and picture."""
+    """Runs one part; prints its tables and lines, and draws its picture."""
     scenario, scales, quick, metrics, _ = PARTS[part]
     trace = options.trace or os.environ.get("TRACE")
     source = ["--scenario", scenario] if scenario else ["--trace", trace]
@@ -200,7 +200,7 @@ def run_part(options, part, workers):
 
 
 def bench_overload(options):
-    """Admissions against each other, on a trace and on scenarios."""
+    """Compares admissions on a trace and on scenarios."""
     parts = list(options.only or PARTS)
     if "trace" in parts and not (options.trace or os.environ.get("TRACE")):
         if options.only:

@@ -17,15 +17,15 @@ class Proxy:
         self.port = port
         self.process = process
         self.pid = pid
-        self.strategy = strategy  # of kvway; None for peers
+        self.strategy = strategy  # kvway's strategy; None: a peer
 
     def label(self):
-        """For tables."""
+        """Returns its name as tables show it."""
         return f"kvway {self.strategy}" if self.strategy else self.name
 
 
 def fill(template, values):
-    """A template of bench/peers with its @NAMES@ replaced."""
+    """Returns a template of bench/peers with its @NAMES@ replaced."""
     with open(os.path.join(PEERS, template), encoding="utf-8") as file:
         text = file.read()
     for name, value in values.items():
@@ -34,7 +34,7 @@ def fill(template, values):
 
 
 def worker_names(ports):
-    """WORKER1 and so on, as templates call them."""
+    """Returns {WORKER1: a worker's address, ...} for templates."""
     return {f"WORKER{i + 1}": port for i, port in enumerate(ports)}
 
 
@@ -47,7 +47,7 @@ def write(shop, name, text):
 
 
 def wait_listening(proxy_name, port, process, log_tail, scheme="http"):
-    """Until the proxy passes a request on."""
+    """Waits until the proxy passes a request on."""
     try:
         wait_ready(f"{scheme}://127.0.0.1:{port}/health", process)
     except BenchError as error:
@@ -60,7 +60,7 @@ def start_haproxy(shop, core, port, workers, limit, logs=False, more="", tls=Non
     name = f"haproxy{'-log' if logs else ''}{'-32k' if more else ''}"
     text = fill("haproxy.cfg.in", {
         "PORT": port,
-        "MAXCONN": min(20000, (limit - 200) // 2),  # it needs two descriptors for each
+        "MAXCONN": min(20000, (limit - 200) // 2),  # HAProxy needs two descriptors for each connection
         "LOG_TARGET": ("log stdout format raw local0 info" if logs else "") + more,
         "LOG": "log global\n\toption httplog" if logs else "",
         "TLS": f"ssl crt {tls} alpn http/1.1" if tls else "",
@@ -122,5 +122,5 @@ workers:
         wait_ready(f"{'https' if tls else 'http'}://127.0.0.1:{ports[0]}/ready", process)
     except BenchError as error:
         raise BenchError(f"{name}: {error}\n{shop.log_tail(log)}") from error
-    time.sleep(0.5)  # the first probes of all workers
+    time.sleep(0.5)  # time for the first probes of all workers
     return Proxy("kvway", ports[0], process, process.pid, strategy)

@@ -24,7 +24,7 @@ def bench_pick(options):
 
 
 def run(options, name, more):
-    """One program, for the rounds and seconds that were asked for."""
+    """Runs one program for the rounds and seconds of the command line."""
     program = os.path.join(options.build, name)
     if not os.path.exists(program):
         raise BenchError(f"{program} is not built")

@@ -4,13 +4,11 @@ Every process is pinned: the proxy under test to one core, load and backends to 
 ended by their own handle when the benchmark ends, however it ends.
 """
 
-import ctypes
 import json
 import os
 import random
 import resource
 import shutil
-import signal
 import socket
 import ssl
 import subprocess
@@ -24,12 +22,12 @@ class BenchError(Exception):
 
 
 def wanted(options, part):
-    """Is this part of a benchmark asked for (`--only`)?"""
+    """Returns whether this part of a benchmark is to run (`--only`)."""
     return options.only is None or part in options.only
 
 
 def raise_descriptor_limit():
-    """As high as it goes; returns what was reached."""
+    """Raises the limit of open files as high as it goes; returns the new limit."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if hard < 65536:
         try:
@@ -43,11 +41,18 @@ def raise_descriptor_limit():
 
 
 def cores():
-    """(core of the proxy, core of the load): the first two that this process may use."""
+    """Returns (core of the proxy, core of the load): the first two that this process may use."""
     usable = sorted(os.sched_getaffinity(0))
     if len(usable) < 2:
         raise BenchError("two cores are needed: one for the proxy, one for the load")
     return usable[0], usable[1]
+
+
+def pinned(args, core):
+    """Returns the command that runs `args` on `core` (a number, a list, or None: anywhere)."""
+    if core is None:
+        return args
+    return ["taskset", "--cpu-list", ",".join(map(str, core if isinstance(core, list) else [core])), *args]
 
 
 def keep_ports(count):
@@ -76,7 +81,7 @@ def keep_ports(count):
 
 
 def wait_ready(url, process, seconds=15):
-    """Until url answers 200; BenchError if the process ends or the time does."""
+    """Waits until url answers 200; raises BenchError if the process ends before, or the time is over."""
     deadline = time.monotonic() + seconds
     context = ssl._create_unverified_context() if url.startswith("https:") else None
     last = "no answer"
@@ -94,10 +99,6 @@ def wait_ready(url, process, seconds=15):
     raise BenchError(f"{url}: not ready after {seconds} s ({last})")
 
 
-PRCTL = ctypes.CDLL(None).prctl  # known before a fork: a child of a process with threads must not load anything
-PR_SET_PDEATHSIG = 1
-
-
 class Workshop:
     """A temporary folder, kept ports and the processes that use them; a context manager that ends them all.
 
@@ -105,8 +106,8 @@ class Workshop:
     benchmark that was killed.
     """
 
-    open_now = set()  # those whose `with` has not ended
-    ending = False    # no further one is opened: this program is to end
+    open_now = set()  # workshops whose `with` has not ended
+    ending = False    # True: this program is to end, so no further workshop is opened
 
     def __init__(self):
         if self.ending:
@@ -133,7 +134,7 @@ class Workshop:
         self.open_now.discard(self)
 
     def terminate(self):
-        """SIGTERM to all that run; does not wait for them."""
+        """Sends SIGTERM to all processes, and does not wait for their end."""
         for process in reversed(self.processes):
             process.terminate()
 
@@ -144,21 +145,14 @@ class Workshop:
         return [sock.getsockname()[1] for sock in sockets]
 
     def path(self, name):
-        """A file of this benchmark."""
+        """Returns the path of a file in the workshop's folder."""
         return os.path.join(self.folder, name)
 
     def start(self, args, core=None, log=None, **more):
         """Starts a program pinned to `core` (a number, a list, or None); output goes to log."""
-        where = core if isinstance(core, list) else [core]
-
-        def pin():
-            PRCTL(PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
-            if core is not None:
-                os.sched_setaffinity(0, where)
-
         out = open(self.path(log), "ab") if log else subprocess.DEVNULL
         try:
-            process = subprocess.Popen(args, preexec_fn=pin, stderr=out,
+            process = subprocess.Popen(["setpriv", "--pdeathsig", "TERM", "--", *pinned(args, core)], stderr=out,
                                        **{"stdout": out, "stdin": subprocess.DEVNULL, **more})
         finally:
             if log:
@@ -177,7 +171,7 @@ class Workshop:
         self.processes.remove(process)
 
     def log_tail(self, log):
-        """The last lines of a log, for messages."""
+        """Returns the last lines of a log, for messages."""
         try:
             with open(self.path(log), encoding="utf-8", errors="replace") as file:
                 return "".join(file.readlines()[-5:]).strip()
@@ -207,7 +201,7 @@ class Load:
         return json.loads(line)
 
     def job(self, kind, **keys):
-        """As attempt; BenchError if any request failed."""
+        """Runs one job as attempt() does; raises BenchError if any request failed."""
         result = self.attempt(kind, **keys)
         if result["errors"]:
             words = " ".join(f"{key}={value}" for key, value in keys.items())

@@ -23,7 +23,7 @@ class Stage:
     """Load generator and proxies of one benchmark; use as a context manager."""
 
     def __init__(self, options, load=()):
-        """load: further options of kvb-load."""
+        """load: further options for kvb-load."""
         self.options = options
         self.load_options = load
         self.shop = Workshop()
@@ -42,13 +42,13 @@ class Stage:
         return self.shop.__exit__(*what)
 
     def take_ports(self, count):
-        """Ports for a proxy; the first four are the backends'."""
+        """Returns ports for a proxy; the workshop's first four are the backends'."""
         taken = self.ports[4:4 + count]
         del self.ports[4:4 + count]
         return taken
 
     def peers(self, nginx=True, logs=False):
-        """HAProxy and nginx, running."""
+        """Starts HAProxy and nginx."""
         found = [start_haproxy(self.shop, self.proxy_core, self.take_ports(1)[0], self.load.ports,
                                self.limit, logs)]
         if nginx:
@@ -61,20 +61,20 @@ class Stage:
         return found
 
     def kvway(self, strategy, core=None, **more):
-        """kvway, running."""
+        """Starts kvway."""
         return start_kvway(self.shop, self.proxy_core if core is None else core,
                            self.take_ports(2), self.load.ports, strategy, self.options.build,
                            **more)
 
     def ours(self, strategies=STRATEGIES, **more):
-        """kvway with each of the strategies, or none where only peers are asked for."""
+        """Starts a kvway for each of the strategies, or none where only peers are to be measured."""
         if self.options.peers_only:
             return []
         return [self.kvway(strategy, **more) for strategy in strategies]
 
 
 def interleave(stage, proxies, job):
-    """Rounds of job(proxy) over all proxies; returns {proxy: [result, ...]}."""
+    """Runs job(proxy) for all proxies in every round; returns {proxy: [result, ...]}."""
     results = {proxy: [] for proxy in proxies}
     for number in range(stage.options.rounds):
         # Every round begins with another proxy, so that no one always follows the same one.
@@ -85,13 +85,13 @@ def interleave(stage, proxies, job):
 
 
 def split(results):
-    """({strategy: rounds} of kvway, {name: rounds} of the peers)."""
+    """Returns ({strategy: rounds} of kvway, {name: rounds} of the peers)."""
     ours = {p.strategy: r for p, r in results.items() if p.strategy}
     return ours, {p.name: r for p, r in results.items() if not p.strategy}
 
 
 def cpu_rows(results, key):
-    """Rows for the table: median, spread, share of the core."""
+    """Returns the table's rows: median, spread, share of the core."""
     rows = []
     for proxy, rounds in results.items():
         low, high = spread_of(rounds, key)
@@ -102,7 +102,7 @@ def cpu_rows(results, key):
 
 
 def proxy_size(stage, proxies, body_kb, **more):
-    """One body size: measures, prints, emits."""
+    """Measures one body size and prints its table and JSON lines."""
     options = stage.options
     connections = 16 if body_kb >= 256 else 32
 
@@ -135,7 +135,7 @@ def proxy_size(stage, proxies, body_kb, **more):
 
 
 def start_with_keys(stage):
-    """kvway that asks clients for keys; the load shows this one (load/bodies.c)."""
+    """Starts a kvway that demands API keys; the load sends the one that is written here (load/bodies.c)."""
     path = stage.shop.path("keys.yaml")
     digest = hashlib.sha256(b"sk-bench-0123456789").hexdigest()
     with open(path, "w", encoding="utf-8") as file:
@@ -145,20 +145,19 @@ def start_with_keys(stage):
     return proxy
 
 
-def keys_size(stage, bare, keyed, body_kb):
-    """One body size, both in each round: measures, prints, emits."""
+def pair_size(stage, bare, other, body_kb, what, peer, **more):
+    """Measures one body size through two kvways, both in each round; prints the table and JSON lines."""
     options = stage.options
 
     def job(proxy):
         return stage.load.job("requests", port=proxy.port, pid=proxy.pid, body=body_kb * 1024, connections=32,
                               warmup_ms=300, duration_ms=int(options.seconds * 1000))
 
-    results = interleave(stage, [bare, keyed], job)
-    table(f"proxy with keys of clients, {body_kb} KB bodies, 32 connections, {options.rounds} rounds of "
-          f"{options.seconds:g} s", ["", "CPU us/request", "spread", "of its core"],
-          cpu_rows(results, "cpu_us_per_request"))
-    emit_ratios("proxy", "cpu_us_per_request", "cpu_us_per_request", "us", results[keyed],
-                {"kvway without keys": results[bare]}, strategy="prefixaware", body_kb=body_kb, threads=1, keys=True)
+    results = interleave(stage, [bare, other], job)
+    table(f"proxy with {what}, {body_kb} KB bodies, 32 connections, {options.rounds} rounds of {options.seconds:g} s",
+          ["", "CPU us/request", "spread", "of its core"], cpu_rows(results, "cpu_us_per_request"))
+    emit_ratios("proxy", "cpu_us_per_request", "cpu_us_per_request", "us", results[other],
+                {peer: results[bare]}, strategy="prefixaware", body_kb=body_kb, threads=1, **more)
 
 
 # Takes messages with spans, reads nothing of them, and answers that all is well.
@@ -225,7 +224,7 @@ def bench_traces(options):
 
 
 def start_with_legs(stage):
-    """kvway that has each prompt prefilled by one of two workers and decoded by one of the others."""
+    """Starts a kvway that has each prompt prefilled by one of two workers and decoded by one of two others."""
     roles = "".join(f"  - {{url: http://127.0.0.1:{port}, role: {role}}}\n"
                     for port, role in zip(stage.load.ports, ("prefill", "prefill", "decode", "decode")))
     taken = stage.take_ports(2)
@@ -237,7 +236,7 @@ def start_with_legs(stage):
 
 
 def quantile_of(page, name, share):
-    """The upper bound of the bucket of a histogram in which that share lies, and how many values it has."""
+    """Returns the upper bound of the histogram's bucket in which that share of the values ends, and how many values there are."""
     buckets = []
     for line in page.splitlines():
         if line.startswith(f"{name}_bucket"):
@@ -247,28 +246,12 @@ def quantile_of(page, name, share):
     return next((bound for bound, below in buckets if below >= share * count), float("inf")), int(count)
 
 
-def legs_size(stage, bare, split, body_kb):
-    """One body size, both in each round: measures, prints, emits."""
-    options = stage.options
-
-    def job(proxy):
-        return stage.load.job("requests", port=proxy.port, pid=proxy.pid, body=body_kb * 1024, connections=32,
-                              warmup_ms=300, duration_ms=int(options.seconds * 1000))
-
-    results = interleave(stage, [bare, split], job)
-    table(f"proxy with two legs, {body_kb} KB bodies, 32 connections, {options.rounds} rounds of "
-          f"{options.seconds:g} s", ["", "CPU us/request", "spread", "of its core"],
-          cpu_rows(results, "cpu_us_per_request"))
-    emit_ratios("proxy", "cpu_us_per_request", "cpu_us_per_request", "us", results[split],
-                {"kvway with one leg": results[bare]}, strategy="prefixaware", body_kb=body_kb, threads=1, legs=2)
-
-
 def bench_legs(options):
-    """CPU per request of two legs against one, and kvway's part of the hand-over between them."""
+    """Measures CPU per request of two legs against one, and kvway's part of the hand-over between them."""
     with Stage(options, ("--transfers",)) as stage:
         bare, split = stage.kvway("prefixaware"), start_with_legs(stage)
         for body_kb in options.body_kb:
-            legs_size(stage, bare, split, body_kb)
+            pair_size(stage, bare, split, body_kb, "two legs", "kvway with one leg", legs=2)
         with urllib.request.urlopen(f"http://127.0.0.1:{split.admin}/metrics") as page:
             text = page.read().decode()
     seconds, count = quantile_of(text, "kvway_pd_handover_seconds", 0.99)
@@ -280,7 +263,7 @@ def bench_legs(options):
 
 
 def bench_proxy(options):
-    """CPU per request and requests per second against HAProxy and nginx."""
+    """Measures CPU per request and requests per second against HAProxy and nginx."""
     if options.legs:
         bench_legs(options)
         return
@@ -291,7 +274,7 @@ def bench_proxy(options):
         with Stage(options) as stage:
             bare, keyed = stage.kvway("prefixaware"), start_with_keys(stage)
             for body_kb in options.body_kb:
-                keys_size(stage, bare, keyed, body_kb)
+                pair_size(stage, bare, keyed, body_kb, "keys of clients", "kvway without keys", keys=True)
         return
     with Stage(options) as stage:
         proxies = stage.ours() + stage.peers()
@@ -307,12 +290,12 @@ def bench_proxy(options):
 
 
 def bench_stream(options):
-    """CPU per chunk and added delay of 400 event streams."""
+    """Measures CPU per chunk and added delay of 400 event streams."""
     with Stage(options) as stage:
         proxies = stage.ours(("prefixaware",)) + stage.peers()
 
         class Direct:
-            """The backends themselves: what the measurement adds without a proxy."""
+            """The backends without a proxy: what the measurement itself adds."""
             name, strategy, port, pid = "direct", None, stage.load.ports[0], 0
 
         def job(proxy):
@@ -347,11 +330,11 @@ def bench_stream(options):
 
 
 def bench_idle(options):
-    """Memory of an idle kept-alive client."""
+    """Measures the memory of an idle kept-alive client."""
     rounds = max(1, min(options.rounds, 3))
     measured = {}
     for _ in range(rounds):
-        with Stage(options) as stage:  # fresh processes: memory once grown does not shrink
+        with Stage(options) as stage:  # fresh processes, since a process' memory does not shrink again
             for proxy in stage.ours(("prefixaware",)) + stage.peers():
                 # HAProxy counts two descriptors for each of its connections.
                 room = (stage.limit - 200) // 2 if "haproxy" in proxy.name else stage.limit - 400
@@ -372,7 +355,7 @@ def bench_idle(options):
 
 
 def bench_loops(options):
-    """CPU per request of two loops against one at the same load, and the spread between them."""
+    """Measures CPU per request of two event loops against one at the same load, and how evenly the two are loaded."""
     if options.peers_only:
         return
     with Stage(options) as stage:
@@ -407,7 +390,7 @@ def bench_loops(options):
 
 
 def bench_scan(options):
-    """Bytes per second of the body scan against jansson: a program of its own."""
+    """Runs the program that compares the body scan's bytes per second with jansson's."""
     program = os.path.join(options.build, "bench/micro/scan_bench")
     if not os.path.exists(program):
         raise BenchError(f"{program} is not built")

@@ -18,9 +18,9 @@ from lib_replay_plot import write_plot
 from lib_trace import WHERE
 
 OURS = "kvway"
-EXACT = "kvaware"  # ours too, fed with KV events; compared with the above and with the peers
+EXACT = "kvaware"  # our strategy that is fed with KV events; compared with OURS and with the peers
 LIMIT = "limit"
-# metric: (unit, smaller is better)
+# {metric: (unit, whether smaller is better)}
 METRICS = {
     "cached_share": ("share", False), "ttft_mean_s": ("s", True), "ttft_p50_s": ("s", True),
     "ttft_p90_s": ("s", True), "ttft_p99_s": ("s", True), "tpot_mean_s": ("s", True),
@@ -28,17 +28,17 @@ METRICS = {
     "foretold": ("share", False),
 }
 COMPARED = ("goodput", "e2e_mean_s", "ttft_mean_s")
-# Student's t at 97.5 % by degrees of freedom; beyond them that of ten.
+# Student's t at 97.5 % for 1, 2, ... degrees of freedom; for more than ten, the value of ten.
 T975 = (math.inf, 12.71, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228)
 
 
 def program(options):
-    """The built program."""
+    """Returns the path of the built kvb-replay."""
     return os.path.join(options.build, "bench/replay/kvb-replay")
 
 
 def half_width(values):
-    """Half of the 95 % interval of the mean; None for a single value."""
+    """Returns half the width of the mean's 95 % interval; None for a single value."""
     if len(values) < 2:
         return None
     t = T975[min(len(values) - 1, len(T975) - 1)]
@@ -46,7 +46,7 @@ def half_width(values):
 
 
 def known_policies(options):
-    """What kvb-replay knows: {name: is a peer}, and the scenarios' words."""
+    """Returns what kvb-replay knows: {policy: whether it is a peer's} and {scenario: description}."""
     text = subprocess.run([program(options), "--list"], check=True, capture_output=True,
                           text=True).stdout
     known = json.loads(text)
@@ -55,8 +55,8 @@ def known_policies(options):
 
 
 def run_one(options, source, policy, scale, workers, seed, more=()):
-    """One run, with `more` arguments; its figures."""
-    # A trace has the rate that it has for 8 workers; a scenario scales itself.
+    """Makes one run, with `more` arguments; returns its figures."""
+    # A trace's rate is meant for 8 workers; a scenario's rate grows with the number of workers by itself.
     rate = scale * workers / 8 if source[0] == "--trace" else scale
     command = [program(options), *source, "--policy", policy, "--scale", f"{rate:g}",
                "--workers", str(workers), "--seed", str(seed), *more]
@@ -69,7 +69,7 @@ def run_one(options, source, policy, scale, workers, seed, more=()):
 
 
 def run_all(options, source, policies, scales, workers):
-    """{(scale, policy): [figures by seed]}."""
+    """Runs all policies at all scales; returns {(scale, policy): [figures of each seed]}."""
     jobs = [(scale, policy, seed) for scale in scales for policy in policies
             for seed in range(1, options.seeds + 1)]
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count() or 1) as pool:
@@ -81,12 +81,12 @@ def run_all(options, source, policies, scales, workers):
 
 
 def values_of(runs, metric):
-    """One metric over the seeds; [] where a policy has none (the limit has no percentiles)."""
+    """Returns one metric's values over the seeds; [] where a policy lacks it (the limit has no percentiles)."""
     return [run[metric] for run in runs if metric in run]
 
 
 def cell(runs, metric, factor=1.0, digits=3):
-    """Mean and interval for people."""
+    """Returns mean and interval as the table shows them."""
     values = [value * factor for value in values_of(runs, metric)]
     if not values:
         return "-"
@@ -96,7 +96,7 @@ def cell(runs, metric, factor=1.0, digits=3):
 
 
 def print_table(title, results, scale, policies):
-    """All policies at one rate."""
+    """Prints the table of all policies at one rate."""
     rows = []
     for policy in policies:
         runs = results[scale, policy]
@@ -110,19 +110,19 @@ def print_table(title, results, scale, policies):
 
 
 def best_of(results, scale, peers, metric):
-    """The peer with the best mean."""
+    """Returns the peer with the best mean."""
     better = min if METRICS[metric][1] else max
     return better(peers, key=lambda p: statistics.mean(values_of(results[scale, p], metric)))
 
 
 def difference(ours, theirs, metric):
-    """Mean of ours - theirs over the same seeds, and half its 95 % interval."""
+    """Returns the mean of ours - theirs over the same seeds, and half the width of its 95 % interval."""
     pairs = [a - b for a, b in zip(values_of(ours, metric), values_of(theirs, metric))]
     return statistics.mean(pairs), half_width(pairs)
 
 
 def print_comparison(results, scale, policy, others):
-    """How a policy stands against the best of others in each of the figures that count."""
+    """Prints how a policy compares with the best of the others, in each of the figures that count."""
     ours = results[scale, policy]
     for metric in COMPARED:
         best = best_of(results, scale, others, metric)
@@ -138,7 +138,7 @@ def print_comparison(results, scale, policy, others):
 
 
 def comparisons(policies, peers):
-    """[(ours, the others it is compared with, what they are called)]."""
+    """Returns [(policy of ours, the policies that it is compared with, their common name)]."""
     found = [(ours, peers, "best") for ours in (OURS, EXACT) if ours in policies and peers]
     if OURS in policies and EXACT in policies:
         found.append((EXACT, [OURS], OURS))
@@ -146,7 +146,7 @@ def comparisons(policies, peers):
 
 
 def emit_all(results, scale, workers, policies, peers, more):
-    """JSON lines of one rate."""
+    """Prints the JSON lines of one rate."""
     for policy in policies:
         for metric, (unit, _) in METRICS.items():
             values = values_of(results[scale, policy], metric)
@@ -167,12 +167,12 @@ def emit_all(results, scale, workers, policies, peers, more):
 
 
 def mean_share(runs, worker):
-    """Share of requests that a worker got."""
+    """Returns a worker's share of the requests, in the mean over the runs."""
     return statistics.mean(run["worker_share"][worker] for run in runs)
 
 
 def sentence_mixed(runs, workers):
-    """One worker is three times slower."""
+    """Describes a run in which one worker is three times slower."""
     even = 1 / workers
     fair = (1 / 3) / (workers - 1 + 1 / 3)
     return (f"the slow worker got {mean_share(runs, 0):.1%} of the requests; an even share is "
@@ -180,14 +180,14 @@ def sentence_mixed(runs, workers):
 
 
 def sentence_stall(runs, workers):
-    """One worker stands still for a minute."""
+    """Describes a run in which one worker stands still for a minute."""
     sent = statistics.mean(run["stalled_share"] for run in runs)
     return (f"of the requests that came while the worker stood still it got {sent:.1%} "
             f"(an even share is {1 / workers:.1%})")
 
 
 def sentence_hot(runs, workers):
-    """One prefix is asked for more than a worker can answer."""
+    """Describes a run in which one prefix gets more requests than one worker can answer."""
     holders = statistics.mean(run["holders"] for run in runs)
     share = max(mean_share(runs, w) for w in range(workers))
     return (f"in the end {holders:.1f} of {workers} workers held the prefix; the busiest got "
@@ -196,20 +196,20 @@ def sentence_hot(runs, workers):
 
 
 def sentence_cached(runs, _):
-    """Reuse is what the scenario is about."""
+    """Describes a run by how much of the prompts came from caches."""
     return (f"{statistics.mean(values_of(runs, 'cached_share')):.1%} of all prompt tokens came from "
             f"a cache, mean TTFT {statistics.mean(values_of(runs, 'ttft_mean_s')):.2f} s")
 
 
 def sentence_foretold(runs, workers):
-    """What happens at the workers without the router's doing."""
+    """Describes a run in which workers' caches change without the router's doing."""
     foretold = values_of(runs, "foretold")
     known = f", {statistics.mean(foretold):.1%} of the hits were foretold" if foretold else ""
     return sentence_cached(runs, workers) + known
 
 
 def sentence_uniform(runs, _):
-    """Nothing can be reused."""
+    """Describes a run in which nothing can be reused."""
     return (f"busiest worker {statistics.mean(values_of(runs, 'imbalance')):.3f} times the mean, "
             f"mean TTFT {statistics.mean(values_of(runs, 'ttft_mean_s')):.3f} s")
 
@@ -221,7 +221,7 @@ SENTENCES = {"mixed": sentence_mixed, "stall": sentence_stall, "hot_prefix": sen
 
 
 def say_what_happened(name, results, scale, workers, policies):
-    """What happened in a scenario, in words."""
+    """Prints sentences on what happened in a scenario."""
     say(f"What happened ({name}):")
     for policy in policies:
         runs = results[scale, policy]
@@ -231,7 +231,7 @@ def say_what_happened(name, results, scale, workers, policies):
 
 
 def parse_scales(text):
-    """1.5,2 as numbers."""
+    """Returns the numbers of a list such as 1.5,2."""
     try:
         scales = [float(part) for item in text for part in item.split(",")]
     except ValueError as error:
@@ -240,7 +240,7 @@ def parse_scales(text):
 
 
 def chosen_policies(options, known):
-    """All of them, or those named; the limit comes last."""
+    """Returns all policies, or the named ones; the limit comes last."""
     if options.policies:
         names = options.policies.split(",")
         for name in names:
@@ -252,7 +252,7 @@ def chosen_policies(options, known):
 
 
 def sources_of(options, scenarios):
-    """[(what to give to kvb-replay, its name, title)]."""
+    """Returns [(arguments of kvb-replay, name of the source, title)]."""
     names = list(scenarios) if options.scenario == "all" else [options.scenario]
     if options.scenario:
         for name in names:
@@ -269,7 +269,7 @@ def sources_of(options, scenarios):
 
 
 def bench_replay(options):
-    """Our strategy, its peers and the limit on a trace or on scenarios."""
+    """Compares our strategies, the peers and the limit, on a trace or on scenarios."""
     known, scenarios = known_policies(options)
     policies = chosen_policies(options, known)
     peers = [policy for policy in policies if known.get(policy)]

@@ -32,8 +32,8 @@ PROFILE = "reference-kv"
 STRATEGIES = ("prefixaware", "roundrobin")
 KV_TOKENS = (1000000, 300000, 200000)
 MOST = 0.05
-AT_ONCE = 12   # arms: half of a core
-LATE_MS = 10   # mean delay of a step's end, simulated, from which a run is made again ...
+AT_ONCE = 12   # arms that run at the same time; each takes half of a core
+LATE_MS = 10   # a run is made again if steps end later than this, in simulated ms and in the mean ...
 TRIES = 3      # ... so often at most
 # Between two requests, in real time, so that they reach the router in the trace's order: round robin gives each the
 # worker that its number says. The replay has the same pause.
@@ -43,7 +43,7 @@ LEAD_MS = 200  # covers the pauses of a burst
 TIMES_MS = {"health": {"interval": 2000, "metrics_interval": 10000},
             "admission": {"max_wait": 30000, "worker_queue": 1000},
             "service_level": {"ttft": 2000, "ttft_per_1k_tokens": 122, "tpot": 100}}
-# metric: (name, unit, of kvbench's result)
+# {metric: (name, unit, function that reads it from kvbench's result)}
 FIGURES = {
     "ttft_mean_s": ("TTFT mean", "s", lambda r: r["ttft_s"]["mean"]),
     "ttft_p50_s": ("p50", "s", lambda r: r["ttft_s"]["p50"]),
@@ -57,19 +57,19 @@ GATES = ("ttft_mean_s", "e2e_mean_s", "cached_share")
 
 
 class Arm:
-    """One scenario, with what both sides gave."""
+    """One comparison: its scenario, and the figures of both sides."""
 
     def __init__(self, strategy, admission, kv_tokens, scale):
         self.strategy, self.admission, self.kv_tokens, self.scale = strategy, admission, kv_tokens, scale
         self.replay, self.http = [], []
 
     def label(self):
-        """For people."""
+        """Returns its name as tables show it."""
         return (f"{self.strategy}{' + admission' if self.admission else ''}, KV {self.kv_tokens // 1000}k, "
                 f"x{self.scale:g}")
 
     def settings(self, speed):
-        """(more of the section routing, other sections) of kvway's configuration."""
+        """Returns (lines for the section routing, other sections) of kvway's configuration."""
         text = ""
         for section, keys in TIMES_MS.items():
             lines = [f"  {key}: {max(1, round(ms / speed))}ms\n" for key, ms in keys.items()]
@@ -80,7 +80,7 @@ class Arm:
         return rates(speed) + f"  slow_start: {round(10000 / speed)}ms\n", text
 
     def difference(self, metric):
-        """(HTTP's mean, the replay's, their difference as a share, by how much chance may have them apart)."""
+        """Returns (mean over HTTP, mean of the replay, their difference as a share, the difference that chance explains)."""
         ours, theirs = [run[metric] for run in self.http], [run[metric] for run in self.replay]
         one, other = statistics.mean(ours), statistics.mean(theirs)
         if other == 0:
@@ -90,13 +90,13 @@ class Arm:
 
 
 def all_arms(options):
-    """In the order of the table."""
+    """Returns all arms in the order of the table."""
     return [Arm(strategy, admission, kv_tokens, scale) for strategy in STRATEGIES for admission in (False, True)
             for kv_tokens in KV_TOKENS for scale in parse_scales(options.scale or ["1,1.5"])]
 
 
 def run_replay(options, arm, trace, seed):
-    """One run in simulated time, with kvway's configuration."""
+    """Makes one run in simulated time, with kvway's configuration."""
     routing, more = arm.settings(1)
     with Workshop() as shop:
         path = write(shop, "kvway.yaml", "workers:\n  - url: http://127.0.0.1:1\n"
@@ -107,7 +107,7 @@ def run_replay(options, arm, trace, seed):
 
 
 def preemptions(ports):
-    """Of all workers."""
+    """Returns the preemptions of all workers."""
     total = 0
     for port in ports:
         with urllib.request.urlopen(f"http://127.0.0.1:{port}/sim/stats", timeout=10) as answer:
@@ -116,7 +116,7 @@ def preemptions(ports):
 
 
 def play(options, arm, trace):
-    """kvbench's result of one run over HTTP, to fresh workers, and how late their steps ended (simulated ms, mean)."""
+    """Makes one run over HTTP to fresh workers; returns kvbench's result, and how late the workers' steps ended (mean, simulated ms)."""
     count = options.workers[0]
     routing, more = arm.settings(options.speed)
     with Workshop() as shop:
@@ -141,7 +141,7 @@ def play(options, arm, trace):
 
 
 def run_http(options, arm, trace):
-    """The figures of a run for which the machine had time."""
+    """Makes runs over HTTP until the machine kept up with one; returns its figures."""
     for _ in range(TRIES):
         measured, late_ms = play(options, arm, trace)
         if late_ms <= LATE_MS:
@@ -156,7 +156,7 @@ def run_http(options, arm, trace):
 
 
 def run_all(options, arms, trace):
-    """Both sides of all arms; in turn, since the replay leaves nothing of the cores."""
+    """Runs both sides of all arms; one side after the other, since the replay takes all of the cores."""
     raise_descriptor_limit()
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count() or 1) as pool:
         for arm in arms:
@@ -171,7 +171,7 @@ def run_all(options, arms, trace):
 
 
 def apart(arms):
-    """What the gate refuses, in words."""
+    """Returns a sentence for each difference that is too large."""
     faults = []
     for metric in GATES:
         shares = []
@@ -188,14 +188,14 @@ def apart(arms):
 
 
 def cell(arm, metric):
-    """HTTP / replay and their difference, for people."""
+    """Returns `HTTP / replay` and their difference as the table shows them."""
     one, other, share, _ = arm.difference(metric)
     text = f"{one:.4g} / {other:.4g}"
     return text if share is None or metric == "refused_share" else f"{text} {share:+.1%}"
 
 
 def bench_replay_agree(options):
-    """Fails where they do not agree."""
+    """Compares both sides; raises BenchError where they differ too much."""
     trace = trace_of(options)
     arms = all_arms(options)
     run_all(options, arms, trace)

@@ -24,7 +24,7 @@ METRICS = {"goodput": "share", "ttft_mean_s": "s", "gap_p99_s": "s", "tpot_mean_
 
 
 def rows_of():
-    """[(pools, name, policy, arguments)]; pools None: no roles."""
+    """Returns [(pools, name, policy, arguments)]; pools None: workers without roles."""
     rows = [(None, "mixed", "kvway", [])]
     for pools in POOLS:
         for name, more in {**OURS, **FIXED}.items():
@@ -34,7 +34,7 @@ def rows_of():
 
 
 def run_rows(options, source, scale):
-    """{(pools, name): figures}."""
+    """Runs all rows; returns {(pools, name): figures}."""
     more = ["--spread"] if source[0] == "--trace" else []
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count() or 1) as pool:
         done = pool.map(lambda row: run_one(options, source, row[2], scale, WORKERS, 1, [*row[3], *more]),
@@ -43,7 +43,7 @@ def run_rows(options, source, scale):
 
 
 def show(title, figures):
-    """The table of one load."""
+    """Prints the table of one load."""
     rows = [[f"{pools or ''} {name}".strip(), f"{f['goodput']:.3f}", f"{f['ttft_mean_s']:.2f}",
              f"{f['gap_p99_s'] * 1000:.0f}", f"{f['tpot_mean_s'] * 1000:.0f}", f"{f['e2e_mean_s']:.1f}",
              f"{f['cached_share']:.3f}", f"{f.get('split_share', 0):.2f}"]
@@ -52,7 +52,7 @@ def show(title, figures):
 
 
 def judge(figures):
-    """How kvway's rows stand against the best fixed rule, workers without roles, and always splitting."""
+    """Prints how kvway's rows compare with the best fixed rule, with workers without roles, and with always splitting."""
     mixed = figures[None, "mixed"]
     for pools in POOLS:
         fixed = {name: figures[pools, name] for name in [*FIXED, PROXY]}
@@ -66,7 +66,7 @@ def judge(figures):
 
 
 def bench_replay_pd(options):
-    """All rows of a trace or of a scenario."""
+    """Runs all rows on a trace or on a scenario."""
     trace = options.trace or os.environ.get("TRACE")
     if not options.scenario and not trace:
         raise BenchError(f"{WHERE}\nOr --scenario long, which needs no trace.")

@@ -10,13 +10,13 @@ COLOURS = ("#d62728", "#7f7f7f", "#bcbd22", "#17becf", "#1f77b4", "#2ca02c", "#9
 
 
 def text(x, y, words, anchor="middle", size=12, more=""):
-    """One line of text."""
+    """Returns one line of text as SVG."""
     return (f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" font-size="{size}"{more}>'
             f"{escape(words)}</text>")
 
 
 def axes(title, loads, place):
-    """Frame, grid, numbers."""
+    """Draws the frame, the grid and the numbers at the axes."""
     parts = [text(LEFT, 22, title, "start", 14)]
     for tenth in range(0, 11, 2):
         _, y = place(loads[0], tenth / 10)
@@ -34,13 +34,13 @@ def axes(title, loads, place):
 
 
 def legend_places(ends):
-    """Heights of the names: near the ends of the lines, not on each other."""
+    """Returns the heights of the lines' names: near the ends of the lines, and not on top of each other."""
     placed, last = {}, TOP - 14.0
     for name, y in sorted(ends.items(), key=lambda item: item[1]):
         last = max(y, last + 15)
         placed[name] = last
     last = HEIGHT + 5.0
-    for name in reversed(placed):  # what would be below the picture moves up
+    for name in reversed(placed):  # names that would lie below the picture move up
         last = placed[name] = min(placed[name], last - 15)
     return placed
 

@@ -24,14 +24,14 @@ from lib_report import emit, say, table
 TARGETS = ["bench/sim/kvsim", "bench/load/kvbench"]
 WORKERS = [8, 64, 1024]
 REPLICAS = 4
-FAST = 2                # workers that are not held busy
-SLOW_SPEED = "0.01"     # a token a second or so
-QPS, REQUESTS = 300, 600  # of one look at what clients notice
+FAST = 2                # workers of the model that p99_of asks for
+SLOW_SPEED = "0.01"     # about one token a second
+QPS, REQUESTS = 300, 600  # requests per second, and requests, of one measurement of times to the first token
 QUIET = "health:\n  interval: 30s\n  metrics_interval: 10m\n  models_interval: 10m\n"
 
 
 def start_sim(shop, options, model, count, *more):
-    """A kvsim of `count` workers; their ports."""
+    """Starts a kvsim with `count` workers; returns their ports."""
     listing = shop.path(f"{model}.ports")
     process = shop.start([os.path.join(options.build, "bench/sim/kvsim"), "--workers", str(count), "--port", "0",
                           "--ports-file", listing, "--model", model, *more], log=f"{model}.out")
@@ -46,13 +46,13 @@ def start_sim(shop, options, model, count, *more):
 
 
 def read(port, path):
-    """The text of an admin address."""
+    """Returns a page of an admin address."""
     with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=30) as answer:
         return answer.read().decode()
 
 
 def wait_for(what, condition, seconds=60):
-    """Until the condition holds."""
+    """Waits until the condition holds."""
     deadline = time.monotonic() + seconds
     while not condition():
         if time.monotonic() > deadline:
@@ -61,13 +61,13 @@ def wait_for(what, condition, seconds=60):
 
 
 def replica_metrics(port):
-    """{name{labels}: value} of kvway_replicas_*."""
+    """Returns {name{labels}: value} of the metrics kvway_replicas_*."""
     rows = [line.rpartition(" ") for line in read(port, "/metrics").splitlines()]
     return {row[0]: float(row[2]) for row in rows if row[0].startswith("kvway_replicas_")}
 
 
 def thread_seconds(pid, name):
-    """Processor time of a process' threads of one name; None: of all."""
+    """Returns the processor time of a process' threads of one name; None: of all its threads."""
     total = 0
     for task in os.listdir(f"/proc/{pid}/task"):
         with open(f"/proc/{pid}/task/{task}/comm", encoding="utf-8") as file:
@@ -79,7 +79,7 @@ def thread_seconds(pid, name):
 
 
 def hold(port, count, label):
-    """Streams that no client reads: a worker each is busy with them until they are closed."""
+    """Opens streams that no client reads; each keeps a worker busy until it is closed."""
     held = []
     for number in range(count):
         body = json.dumps({"model": "slow", "stream": True, "max_tokens": 1000, "ignore_eos": True,
@@ -92,7 +92,7 @@ def hold(port, count, label):
 
 
 class Router:
-    """A kvway with its administration."""
+    """A kvway and its two addresses."""
 
     def __init__(self, shop, options, workers, extra):
         ports = shop.ports(2)
@@ -107,7 +107,7 @@ class Router:
 
 
 def p99_of(options, shop, router):
-    """Milliseconds to the first token."""
+    """Returns the 99th percentile of milliseconds to the first token."""
     result = shop.path("look.json")
     subprocess.run(
         [os.path.join(options.build, "bench/load/kvbench"), "chat", "--url", f"http://127.0.0.1:{router.port}",
@@ -125,7 +125,7 @@ def p99_of(options, shop, router):
 
 
 def look(routers, seconds):
-    """What the replicas' exchange took for some seconds: means of each second and replica."""
+    """Watches the replicas for some seconds; returns what their exchange takes per second and replica, in the mean."""
     def sample():
         return [(replica_metrics(r.admin), thread_seconds(r.pid, "kvway-sharing")) for r in routers]
 
@@ -146,7 +146,7 @@ def look(routers, seconds):
 
 
 def measure(options, workers):
-    """One size of fleet; its row."""
+    """Measures one size of fleet; returns its row."""
     held = []
     with Workshop() as shop:
         try:
@@ -184,7 +184,7 @@ UNITS = {"commands": "1/s", "sent_bytes": "B/s", "received_bytes": "B/s", "cpu_s
 
 
 def bench_replicas(options):
-    """All sizes."""
+    """Measures all sizes of fleet."""
     raise_descriptor_limit()
     rows = []
     for workers in options.workers:

@@ -11,7 +11,7 @@ import sys
 
 
 def emit(bench, metric, value, unit, **more):
-    """One JSON line on standard output."""
+    """Prints one JSON line on standard output."""
     line = {"bench": bench, "metric": metric, "value": rounded(value), "unit": unit}
     for key, item in more.items():
         line[key] = rounded(item) if isinstance(item, float) else item
@@ -19,34 +19,34 @@ def emit(bench, metric, value, unit, **more):
 
 
 def rounded(value):
-    """Five significant digits."""
+    """Rounds to five significant digits."""
     return float(f"{value:.5g}") if isinstance(value, float) else value
 
 
 def median_of(rounds, key):
-    """Median of one key over the rounds' results."""
+    """Returns the median of one key over the rounds' results."""
     return statistics.median(result[key] for result in rounds)
 
 
 def spread_of(rounds, key):
-    """Smallest and largest value."""
+    """Returns the smallest and the largest value of one key."""
     values = [result[key] for result in rounds]
     return min(values), max(values)
 
 
 def ratio_of(ours, theirs, key):
-    """Median over the rounds of ours / theirs."""
+    """Returns the median over the rounds of ours / theirs."""
     return statistics.median(a[key] / b[key] for a, b in zip(ours, theirs) if b[key])
 
 
 def best_peer(peers, key, smaller_is_better=True):
-    """Name of the peer with the best median."""
+    """Returns the name of the peer with the best median."""
     pick = min if smaller_is_better else max
     return pick(peers, key=lambda name: median_of(peers[name], key))
 
 
 def emit_ratios(bench, metric, key, unit, ours, peers, smaller_is_better=True, **more):
-    """A line for each peer, and one for the best where there are several."""
+    """Prints a JSON line against each peer, and one against the best where there are several."""
     value = median_of(ours, key)
     for name, theirs in peers.items():
         emit(bench, metric, value, unit, peer=name, ratio=ratio_of(ours, theirs, key),
@@ -58,19 +58,19 @@ def emit_ratios(bench, metric, key, unit, ours, peers, smaller_is_better=True, *
 
 
 def say(text=""):
-    """A line for people."""
+    """Prints a line for people, on standard error."""
     print(text, file=sys.stderr, flush=True)
 
 
 def cell(item, digits=4):
-    """A number or a text of a table for people."""
+    """Returns a number or a text as tables show it."""
     if isinstance(item, float):
         return f"{item:.{digits}g}" if abs(item) < 10 ** (digits - 1) else f"{item:.0f}"
     return str(item)
 
 
 def table(title, columns, rows):
-    """A table for people: rows are lists of texts and numbers."""
+    """Prints a table for people; rows are lists of texts and numbers."""
     texts = [columns] + [[cell(item) for item in row] for row in rows]
     widths = [max(len(row[i]) for row in texts) for i in range(len(columns))]
     say()

@@ -26,16 +26,16 @@ from lib_report import best_peer, emit, median_of, ratio_of, say, table
 from lib_sim_speed import rates
 from lib_trace import LATE_MS, WHERE, sim_stats
 
-# Arguments beyond those that both have. Everything not named here is the router's default.
+# Arguments of each router besides those that both get. All other settings are the router's defaults.
 ARGUMENTS = {
     "vllm-router": ["--log-level", "warning"],
     "sglang-router": ["--log-level", "warn", "--shutdown-grace-period-secs", "1"],
 }
-# One worker thread, and no more than warnings (vllm-router's own option does not lower its level).
+# One worker thread, and warnings only in the log (vllm-router's own option does not lower its level).
 ENVIRONMENT = {"TOKIO_WORKER_THREADS": "1", "RUST_LOG": "warn"}
 SERVERS = {"vllm-router": ["vllm-router"], "sglang-router": ["sglang-router", "launch"]}
 
-# Results of a replay: name, unit, whether less is better.
+# Figures of a replay: name, unit, whether less is better.
 QUALITY = (("goodput", "share", False), ("cached_share", "share", False),
            ("ttft_mean_s", "s", True), ("e2e_mean_s", "s", True),
            ("trace_cpu_us_per_request", "us", True))
@@ -51,7 +51,7 @@ class Router:
 
 
 def requirements(text):
-    """[(name, version)] of a file for pip whose lines all pin one."""
+    """Returns [(name, version)] of a requirements file in which every line pins one package."""
     found = []
     for line in text.splitlines():
         line = line.split("#")[0].strip()
@@ -62,7 +62,7 @@ def requirements(text):
 
 
 def run_quietly(args):
-    """Runs a program; its output's last line if it failed, else None."""
+    """Runs a program; returns the last line of its output if it failed, else None."""
     try:
         done = subprocess.run(args, capture_output=True, text=True, check=False)
     except OSError as error:
@@ -73,7 +73,7 @@ def run_quietly(args):
 
 
 def install(build, name, version):
-    """The router in its venv, which is made where it is not there; BenchError says why not."""
+    """Returns the router, installed into a venv of its own if it is not there yet; BenchError says why it cannot be."""
     folder = os.path.join(build, "peers", f"{name}-{version}")
     programs = os.path.join(folder, "bin")
     if run_quietly([os.path.join(programs, name), "--help"]) is None:
@@ -91,7 +91,7 @@ def install(build, name, version):
 
 
 def install_all(build):
-    """{name: Router} of those that could be installed."""
+    """Returns {name: Router} of the routers that could be installed."""
     with open(os.path.join(PEERS, "routers.txt"), encoding="utf-8") as file:
         wanted = requirements(file.read())
     routers = {}
@@ -106,7 +106,7 @@ def install_all(build):
 
 
 def wait_workers(name, port, process, count):
-    """Until the router has found all its workers healthy."""
+    """Waits until the router has found all its workers healthy."""
     url = f"http://127.0.0.1:{port}/readiness"
     wait_ready(url, process, seconds=60)
     for _ in range(600):
@@ -118,7 +118,7 @@ def wait_workers(name, port, process, count):
 
 
 def start_router(shop, core, router, ports, workers, policy="cache_aware"):
-    """A peer with one worker thread; ports are its own two: for clients and for metrics."""
+    """Starts a peer with one worker thread; ports are its own two: for clients and for metrics."""
     log = f"{router.name}-{ports[0]}.out"
     command = SERVERS[router.name]
     process = shop.start(
@@ -139,7 +139,7 @@ def start_router(shop, core, router, ports, workers, policy="cache_aware"):
 
 
 def cpu_ns(pid):
-    """Nanoseconds that the process's threads have run."""
+    """Returns the nanoseconds for which a process' threads have run."""
     total = 0
     for path in glob.glob(f"/proc/{pid}/task/*/schedstat"):
         with open(path, encoding="ascii") as file:
@@ -148,7 +148,7 @@ def cpu_ns(pid):
 
 
 def emit_against(routers, metric, unit, smaller_is_better, ours, peers, **more):
-    """A line for each peer with its version, and one for the best."""
+    """Prints a JSON line against each peer, with its version, and one against the best."""
     value = median_of(ours, metric)
 
     def line(label, name, **extra):
@@ -169,7 +169,7 @@ def emit_against(routers, metric, unit, smaller_is_better, ours, peers, **more):
 
 
 def measure_size(stage, proxies, body_kb):
-    """Rounds over all proxies, {proxy: [result]}; a proxy that fails is named and left out."""
+    """Runs rounds over all proxies; returns {proxy: [result]}. A proxy that fails is named and left out."""
     results = {proxy: [] for proxy in proxies}
     for number in range(stage.options.rounds):
         shift = number % len(proxies)
@@ -190,7 +190,7 @@ def measure_size(stage, proxies, body_kb):
 
 
 def pss_mib(pid):
-    """Memory of a process, shared pages divided among their users."""
+    """Returns a process' memory; shared pages are divided among their users."""
     with open(f"/proc/{pid}/smaps_rollup", encoding="ascii") as file:
         for line in file:
             if line.startswith("Pss:"):
@@ -199,7 +199,7 @@ def pss_mib(pid):
 
 
 def bench_cpu(options, routers):
-    """CPU per request at each size."""
+    """Measures CPU per request at each body size."""
     with Stage(options) as stage:
         proxies = stage.ours(("prefixaware",))
         for router in routers.values():
@@ -226,16 +226,16 @@ def bench_cpu(options, routers):
 
 
 class Entry:
-    """A line of the replay: its name, how it starts, and what its workers must be able to do."""
+    """One proxy in the replay: its name, how it starts, and whether its workers must answer requests for token ids."""
 
     def __init__(self, name, start, scale_out=False):
         self.name = name
-        self.start = start  # of (shop, core, ports, workers)
+        self.start = start  # function of (shop, core, ports, workers)
         self.scale_out = scale_out
 
 
 def entries(options, routers):
-    """The proxies in the replay."""
+    """Returns the proxies in the replay."""
     found = []
     if not options.peers_only:
         found.append(Entry("kvway", lambda shop, core, ports, workers: start_kvway(
@@ -247,7 +247,7 @@ def entries(options, routers):
             found.append(Entry(name + suffix, lambda shop, core, ports, workers: start_router(
                 shop, core, routers[name], ports, workers, policy), scale_out))
 
-    # It asks all workers for token ids, so its policy works only with workers that answer: vLLM with
+    # This router asks workers for token ids, so its policy works only with workers that answer: vLLM with
     # --enable-scale-out. By default vLLM refuses.
     add("vllm-router", scale_out=True)
     add("vllm-router", " default vLLM")
@@ -258,7 +258,7 @@ def entries(options, routers):
 
 
 def flat(result, cpu, late_ms):
-    """The figures of kvbench's result that are compared; late_ms is how late the workers' steps were."""
+    """Returns the figures of kvbench's result that are compared; late_ms: how late the workers' steps ended."""
     done = result["completed"] + result["failed"]
     return {"goodput": result["goodput"], "cached_share": result["cached_share"] or 0.0,
             "ttft_mean_s": result["ttft_s"]["mean"], "ttft_p99_s": result["ttft_s"]["p99"],
@@ -271,7 +271,7 @@ def flat(result, cpu, late_ms):
 
 
 def start_sims(shop, options, ports, scale_out):
-    """kvsim with a worker on each port."""
+    """Starts a kvsim with a worker on each port."""
     args = [os.path.join(options.build, "bench/sim/kvsim"), "--workers", str(len(ports)), "--port",
             str(ports[0]), "--threads", "2", "--speed", f"{options.speed:g}"]
     process = shop.start(args + (["--enable-scale-out"] if scale_out else []), log="kvsim.out")
@@ -279,7 +279,7 @@ def start_sims(shop, options, ports, scale_out):
 
 
 def replay_once(options, entry, workers, trace):
-    """One replay through one router to fresh workers."""
+    """Replays the trace once through one router, to fresh workers."""
     say(f"routers: {entry.name}, {workers} workers, {options.requests} requests, "
         f"speed {options.speed:g} ...")
     with Workshop() as shop:
@@ -309,7 +309,7 @@ def replay_once(options, entry, workers, trace):
 
 
 def check_same_load(results):
-    """All must have met the same requests; a fault of this benchmark otherwise."""
+    """Raises BenchError unless all routers got the same requests."""
     loads = {(r["requests"], r["prompt_tokens"]) for rounds in results.values() for r in rounds
              if r["failed"] == 0}
     if len(loads) > 1:
@@ -317,7 +317,7 @@ def check_same_load(results):
 
 
 def show_quality(options, trace, workers, results):
-    """The table of one number of workers."""
+    """Prints the table of one number of workers."""
     keys = (("goodput", 100), ("cached_share", 100), ("ttft_mean_s", 1), ("ttft_p99_s", 1),
             ("tpot_mean_s", 1000), ("e2e_mean_s", 1), ("failed", 1),
             ("trace_cpu_us_per_request", 1), ("cpu_share", 100), ("steps_late_ms", 1),
@@ -332,7 +332,7 @@ def show_quality(options, trace, workers, results):
 
 
 def bench_quality(options, routers, trace):
-    """The trace through everybody, in turn."""
+    """Replays the trace through all routers, one after the other."""
     takers = entries(options, routers)
     for workers in options.workers:
         results = {entry.name: [] for entry in takers}
@@ -352,7 +352,7 @@ def bench_quality(options, routers, trace):
 
 
 def bench_routers(options):
-    """CPU per request, then the trace if there is one."""
+    """Measures CPU per request, then replays the trace if one is given."""
     routers = install_all(options.build)
     if options.body_kb:
         bench_cpu(options, routers)

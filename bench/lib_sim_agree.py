@@ -23,7 +23,7 @@ from lib_sim_times import answers_of, cached_share, e2e_mean, percentile, times_
 from lib_trace import stats_of
 
 TARGETS = ["bench/sim/kvsim"]
-MOST = 0.05  # that a figure may differ by
+MOST = 0.05  # share by which a figure may differ
 PROFILE = "llama-8b-h100"
 DOCUMENTS, TOKENS, QUESTION = 60, 4096, 412
 PER_SECOND = 2.5
@@ -31,7 +31,7 @@ EARLY_NS = 500_000_000  # real time
 OPTIONS = ["--kv-tokens", "20000", "--l1", "8GiB"]
 NVME = "64GiB"
 
-# name: (what it is called, its unit, how it is read from the worker's answers and stats)
+# {name: (title, unit, function that reads it from the worker's answers and stats)}
 FIGURES = {
     "ttft_mean_s": ("TTFT mean", "s", lambda a, s: statistics.fmean(ttfts(a))),
     "ttft_p50_s": ("TTFT p50", "s", lambda a, s: percentile(ttfts(a), 50)),
@@ -41,14 +41,14 @@ FIGURES = {
     "loaded": ("loaded", "tokens", lambda a, s: s["tiers"]["loaded_l1"] + s["tiers"]["loaded_nvme"]),
     "loaded_l1": ("of it from memory", "tokens", lambda a, s: s["tiers"]["loaded_l1"]),
 }
-# What is shown only. A chunk that is being written down cannot leave memory, so which of two leaves
+# Figures that are shown and not compared. A chunk that is being written to a lower tier cannot leave memory, so which of two leaves
 # depends on real time; and the median lies between answers from memory and those from files, so that a
 # few of them move it.
 SHOWN = ("loaded_l1", "ttft_p50_s")
 
 
 def made_requests(count):
-    """(nanoseconds since the first, prompt, tokens to generate), the same at every call."""
+    """Returns [(nanoseconds since the first request, prompt, tokens to generate)], the same at every call."""
     rng = random.Random(9)
     at_ns = 0
     for _ in range(count):
@@ -61,7 +61,7 @@ def made_requests(count):
 
 
 def send(port, due_ns, body, failed):
-    """One request, early by the clock; what goes wrong is kept."""
+    """Sends one request, before it is due; appends an error to `failed`."""
     time.sleep(max(0, due_ns - EARLY_NS - time.monotonic_ns()) / 1e9)
     request = urllib.request.Request(
         f"http://127.0.0.1:{port}/v1/completions", body,
@@ -74,7 +74,7 @@ def send(port, due_ns, body, failed):
 
 
 def replay(port, speed, count):
-    """Sends all requests and waits for their answers; the errors."""
+    """Sends all requests and waits for their answers; returns the errors."""
     failed, threads = [], []
     bodies = [(at_ns, json.dumps({"model": "sim", "prompt": prompt, "max_tokens": tokens}).encode())
               for at_ns, prompt, tokens in made_requests(count)]
@@ -89,7 +89,7 @@ def replay(port, speed, count):
 
 
 def start_redis(shop):
-    """The URL of a redis-server, or None."""
+    """Starts a redis-server; returns its URL, or None where it is not installed."""
     server = shutil.which("redis-server") or shutil.which("valkey-server")
     if server is None:
         say("sim-agree: redis-server is not installed: without a shared tier")
@@ -101,7 +101,7 @@ def start_redis(shop):
 
 
 def run_once(options, speed, requests):
-    """The answers as the worker timed them, and its stats, at one speed; everything fresh."""
+    """Runs all requests at one speed, with a fresh worker; returns its answers as it timed them, and its stats."""
     say(f"sim-agree: {requests} requests at speed {speed:g} ...")
     with Workshop() as shop:
         (port,) = shop.ports(1)
@@ -121,7 +121,7 @@ def run_once(options, speed, requests):
 
 
 def check(speed, requests, answers, stats, failed):
-    """What must hold in any run."""
+    """Raises BenchError unless a run has what every run must have."""
     wrong = stats["tiers"]["wrong_bytes"]
     if failed or wrong or len(answers) != requests:
         raise BenchError(f"speed {speed:g}: {len(answers)} of {requests} answers, {len(failed)} failed "
@@ -132,7 +132,7 @@ def check(speed, requests, answers, stats, failed):
 
 
 def bench_sim_agree(options):
-    """Fails where a figure differs by more than it may."""
+    """Runs at both speeds; raises BenchError where a figure differs by more than it may."""
     requests = options.requests or 300
     slow, slow_stats = run_once(options, 1.0, requests)
     fast, fast_stats = run_once(options, options.speed, requests)

@@ -15,11 +15,11 @@ KEYS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../config/keys.
 KEY = re.compile(r'KVW_KEY\("([\w.]+)", (RATIO|DURATION), \w+, "([^"]*)", "([^"]*)"')
 UNITS_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000}
 
-# What a worker does in simulated time, as kvway has to expect it in real time.
+# Keys that say how fast workers are: kvway must expect their simulated speed in real time.
 SPEEDS = ("routing.prefill_tokens_per_second",)
 COSTS = ("routing.attention_ns_per_pair", "routing.context_ns_per_token", "kvaware.host_ns_per_token",
          "kvaware.disk_ns_per_token", "kvaware.remote_ns_per_token")
-# How long requests wait and may take, and how often kvway looks at workers.
+# Keys that say how long requests may wait and take, and how often kvway probes workers.
 LIMITS = ("routing.slow_start", "admission.max_wait", "admission.worker_queue", "timeouts.first_token",
           "timeouts.attempt", "timeouts.request", "timeouts.stream_idle", "upstream.stall", "health.interval",
           "health.models_interval", "health.metrics_interval", "ejection.window", "ejection.time",
@@ -27,19 +27,19 @@ LIMITS = ("routing.slow_start", "admission.max_wait", "admission.worker_queue", 
 
 
 def milliseconds(text):
-    """A duration of keys.def."""
+    """Returns the milliseconds of a duration as keys.def writes it."""
     number, unit = re.fullmatch(r"(\d+)(ms|s|m|h)", text).groups()
     return int(number) * UNITS_MS[unit]
 
 
 def defaults():
-    """{key: (default, least)} as keys.def writes them."""
+    """Returns {key: (default, least value)} of keys.def."""
     with open(KEYS, encoding="utf-8") as file:
         return {name: (default, least) for name, _, default, least in KEY.findall(file.read())}
 
 
 def scaled(speed):
-    """{key: value}: all that is scaled. A limit that is switched off (0) stays so; none is below its least value."""
+    """Returns {key: value} of all keys that are scaled. A limit that is off (0) stays off; no value is below its least one."""
     keys = defaults()
     values = {name: f"{float(keys[name][0]) * speed:.6f}" for name in SPEEDS}
     values.update({name: f"{float(keys[name][0]) / speed:.6f}" for name in COSTS})
@@ -51,22 +51,22 @@ def scaled(speed):
 
 
 def lines_of(values, indent="  "):
-    """{key within a section: value} as YAML."""
+    """Returns {key within a section: value} as lines of YAML."""
     return "".join(f"{indent}{name}: {value}\n" for name, value in values.items())
 
 
 def rates(speed):
-    """Lines of the section routing; none at the clock's speed, where the defaults are right."""
+    """Returns lines of the section routing; none at speed 1, where the defaults are right."""
     return sections(speed, only="routing")
 
 
 def limits(speed, more=None):
-    """The other sections. more: {key: value} of the caller's own, which go into the same sections and hold instead."""
+    """Returns the other sections. more: {key: value} of the caller's, which go into the same sections and win over scaled ones."""
     return sections(speed, more, leave="routing")
 
 
 def sections(speed, more=None, only=None, leave=None):
-    """YAML of what is scaled and of `more`; of one section alone its lines, or without one."""
+    """Returns YAML of the scaled keys and `more`. only: the lines of that section alone; leave: all sections but that one."""
     values = {**(scaled(speed) if speed != 1 else {}), **(more or {})}
     found = {}
     for key, value in values.items():

@@ -10,34 +10,34 @@ import urllib.request
 
 
 def times_of(port):
-    """The text of a worker's /sim/times."""
+    """Returns the text of a worker's /sim/times."""
     with urllib.request.urlopen(f"http://127.0.0.1:{port}/sim/times", timeout=30) as answer:
         return answer.read().decode()
 
 
 def answers_of(texts):
-    """One {column: integer} for each answer of the workers whose /sim/times these are."""
+    """Returns one {column: integer} per answer, from the texts of the workers' /sim/times."""
     return [{key: int(value) for key, value in row.items()}
             for text in texts for row in csv.DictReader(text.splitlines())]
 
 
 def ttfts(answers):
-    """Seconds to the first token, in order of size."""
+    """Returns the seconds to the first token, sorted."""
     return sorted((row["first_ns"] - row["submit_ns"]) / 1e9 for row in answers)
 
 
 def e2e_mean(answers):
-    """Seconds to the last token, in the mean."""
+    """Returns the mean of the seconds to the last token."""
     return statistics.fmean((row["end_ns"] - row["submit_ns"]) / 1e9 for row in answers)
 
 
 def cached_share(answers):
-    """Of the prompts' tokens, those that were not computed."""
+    """Returns the share of the prompts' tokens that came from caches."""
     return sum(row["cached_tokens"] for row in answers) / sum(row["prompt_tokens"] for row in answers)
 
 
 def percentile(values, p):
-    """Linear between two, as LMCache's summary has it."""
+    """Returns the percentile p, interpolated between two values as LMCache's summary does."""
     values = sorted(values)
     at = (len(values) - 1) * p / 100
     low = int(at)

@@ -16,7 +16,7 @@ PROGRAM = "bench/micro/state_bench"
 NODES = 10_000_000
 ROUTER = "src/router/kvway"
 LOAD = "bench/load/kvb-load"
-HTTP_NODES = 1_000_000  # that unique prompts fill the tree with
+HTTP_NODES = 1_000_000  # nodes that unique prompts add to the tree
 HTTP_RATE = 1000
 HTTP_ROUNDS = 3
 CONFIG = """
@@ -35,7 +35,7 @@ def get(connection, path):
 
 
 def serves(port, process, seconds=150):
-    """A connection on which /health was answered."""
+    """Waits until /health answers; returns the connection on which it did."""
     until = time.monotonic() + seconds
     while time.monotonic() < until and process.poll() is None:
         try:
@@ -48,7 +48,7 @@ def serves(port, process, seconds=150):
 
 
 def measure_start(router, path, nodes):
-    """Seconds from exec until /health answers, until the tree is there, and times of /health meanwhile."""
+    """Returns the seconds from exec until /health answers and until the tree is read, and the times that /health took in between."""
     with Workshop() as shop:
         port, admin = shop.ports(2)
         workers = ", ".join(f"{{url: 'http://127.0.1.{i}:1'}}" for i in range(64))
@@ -77,7 +77,7 @@ def measure_start(router, path, nodes):
         row["nodes_known"] = int(float(next(
             line.split()[-1] for line in get(page, "/metrics")[1].splitlines()
             if line.startswith("kvway_tree_nodes "))))
-        process.kill()  # on SIGTERM it would write its tree again
+        process.kill()  # SIGKILL, since kvway writes its tree again on SIGTERM
         return row
 
 
@@ -113,7 +113,7 @@ def measure_http(options, nodes, seconds):
             for when, interval in (("without", "1h"), ("with", "1s")):
                 configure(interval)
                 process.send_signal(signal.SIGHUP)
-                time.sleep(0.2 if options.quick else 3)  # one that is under way ends
+                time.sleep(0.2 if options.quick else 3)  # until a snapshot under way has ended
                 before = metric("kvway_state_snapshots_total")
                 done = load.job("requests", port=ports[4], pid=process.pid, body=2048, connections=64, unique=1, rate=HTTP_RATE,
                                 duration_ms=int(seconds * 1000))
@@ -128,7 +128,7 @@ def measure_http(options, nodes, seconds):
 
 
 def bench_state(options):
-    """One program, one JSON line; a table on standard error."""
+    """Runs the benchmark; prints JSON lines, and a table on standard error."""
     program = os.path.join(options.build, PROGRAM)
     if not os.path.exists(program):
         raise BenchError(f"{program} is not built")

@@ -23,20 +23,20 @@ from lib_tables_plot import short, write_plot
 from lib_tables_run import TARGETS, run_arm
 
 __all__ = ["TARGETS", "bench_tables"]
-SPEED = 5.0  # where none is said; `printed` has 1
-TOLERANCE = 0.15  # of a published ratio
-SHARE_TOLERANCE = 0.01  # of a share that both arms have, as published
+SPEED = 5.0  # default of --speed; the table `printed` has 1
+TOLERANCE = 0.15  # share by which a gain may differ from the published ratio
+SHARE_TOLERANCE = 0.01  # amount by which a share may differ from the published one
 SHARES = ("success",)
-AT_ONCE = 2  # runs at the same time
-# Besides the published figures: what else the client sees, and what the workers say of the same requests.
+AT_ONCE = 2  # runs that are made at the same time
+# Further figures: what the client sees besides the published ones, and what workers measure of the same requests.
 MORE = ("success", "sent", "requests", "refused", "ttft_p50", "ttft_p90", "worker_ttft_p50", "worker_ttft_p90", "itl_p50",
         "output_tokens_per_s", "cost", "cached_share", "loaded_l2")
-# What shared tiers are compared by, which way is better, and the share by which two runs of one differ.
+# Figures by which shared tiers are compared, which direction is better, and the share by which two equal runs differ.
 LESS, MOST, NOISE = ("ttft_p50", "ttft_p90"), ("output_tokens_per_s",), 0.02
 
 
 def key_of(fleet, workload):
-    """The same run is made once: an arm without the tier that is swept does not change."""
+    """Returns a key under which equal runs are made once: an arm without the swept tier is the same at all points."""
     fleet = copy.deepcopy(fleet)
     for there, rate in ((fleet.l1_bytes, "gpu_bytes_per_s"), (fleet.nvme_bytes, "nvme_bytes_per_s"),
                         (fleet.l2, "l2_bytes_per_s")):
@@ -46,7 +46,7 @@ def key_of(fleet, workload):
 
 
 def points_of(spec):
-    """[(sweep or None, value, base, ours, workload)], the middle first."""
+    """Returns [(sweep or None, value, base, ours, workload)], the middle point first."""
     points = [(None, None, spec.base, spec.ours, spec.workload)]
     for sweep in spec.sweeps:
         for value in sweep.values:
@@ -58,7 +58,7 @@ def points_of(spec):
 
 
 def run_points(spec, options):
-    """[(sweep, value, figures of base, figures of ours)], and {where: {name: figures}} of the other arms."""
+    """Runs all points; returns [(sweep, value, figures of base, figures of ours)] and {where: {name: figures}} of the other arms."""
     points = points_of(spec)
     if options.small:
         points = points[:1]
@@ -83,17 +83,17 @@ def run_points(spec, options):
 
 
 def gain(base, ours, figure):
-    """ours / base."""
+    """Returns ours / base."""
     return ours[figure] / base[figure] if base[figure] else float("nan")
 
 
 def label_of(sweep, value):
-    """A point, for people."""
+    """Returns a point's name for people."""
     return "middle" if sweep is None else f"{sweep.name} {short(value)} {sweep.unit}".strip()
 
 
 def reproduces(spec, base, ours, name):
-    """Whether this point has one published figure: the gain, or of a share what both arms have."""
+    """Returns whether this point reproduces one published figure: its gain or, where the figure is a share, both arms' values."""
     if name in SHARES:
         return all(abs(arm[name] - wanted) <= SHARE_TOLERANCE
                    for arm, wanted in zip((base, ours), spec.published[name]))
@@ -101,12 +101,12 @@ def reproduces(spec, base, ours, name):
 
 
 def hits(spec, base, ours):
-    """Published figures that this point reproduces."""
+    """Returns the published figures that this point reproduces."""
     return [name for name in spec.ratios if reproduces(spec, base, ours, name)]
 
 
 def sentence(spec, measured):
-    """What explains the published gain, in words."""
+    """Returns a sentence on the assumptions that explain the published gain."""
     best = max(measured, key=lambda point: len(hits(spec, *point[2:])))
     count = len(hits(spec, *best[2:]))
     missed = [name for name in spec.ratios if name not in hits(spec, *best[2:])]
@@ -124,7 +124,7 @@ def sentence(spec, measured):
 
 
 def show(spec, measured, options):
-    """Assumptions, both arms in the middle, gains along the sweeps."""
+    """Prints the assumptions, both arms at the middle point, and the gains along the sweeps."""
     say(f"\n== {spec.title}  [simulated]\n   published by {spec.source}")
     for words, lines in (("published", spec.facts), ("assumed", spec.assumptions)):
         for line in lines:
@@ -150,17 +150,17 @@ def show(spec, measured, options):
 
 
 def nearest(spec, measured, name):
-    """The point whose gain comes nearest to the published one."""
+    """Returns the point whose gain is nearest to the published one."""
     return min(measured, key=lambda p: abs(gain(p[2], p[3], name) / spec.ratios[name] - 1))
 
 
 def pair_of(base, ours):
-    """Two figures, for a page."""
+    """Returns two figures as text for a page."""
     return f"{cell(base, 3)}, {cell(ours, 3)}"
 
 
 def page_rows(spec, measured):
-    """Rows of bench/tables/README.md: absolute figures where both arms' are published, gains, what is reproduced."""
+    """Returns rows of bench/tables/README.md: both arms' figures where they are published, gains, and which of them are reproduced."""
     for name, wanted in spec.ratios.items():
         sweep, value, base, ours = nearest(spec, measured, name)
         middle = measured[0][2:]
@@ -171,7 +171,7 @@ def page_rows(spec, measured):
 
 
 def emit_json(spec, measured, options):
-    """JSON lines: of each published figure the point that comes nearest."""
+    """Prints a JSON line for each published figure, with the point that is nearest to it."""
     for name, wanted in spec.ratios.items():
         sweep, value, base, ours = nearest(spec, measured, name)
         found = gain(base, ours, name)
@@ -182,7 +182,7 @@ def emit_json(spec, measured, options):
 
 
 def order_of(first, other, key):
-    """1 where the first is better, -1 where it is worse, 0 within the noise."""
+    """Returns 1 where the first is better, -1 where it is worse, 0 where both are equal within the noise."""
     ratio = gain(other, first, key)
     if abs(ratio - 1) <= NOISE:
         return 0
@@ -190,7 +190,7 @@ def order_of(first, other, key):
 
 
 def show_others(spec, others):
-    """Arms that differ in the shared tier alone, and whether the published order holds."""
+    """Prints arms that differ in the shared tier alone, and whether the published order holds."""
     for where, arms in others.items():
         (first, ours), *rest = arms.items()
         names = [name for name in MORE if name in ours]
@@ -211,7 +211,7 @@ def show_others(spec, others):
 
 
 def with_speed(most, asked):
-    """The options, at the speed that a table allows."""
+    """Returns the options with a speed that the table allows."""
     options = argparse.Namespace(**vars(asked))
     options.speed = min(asked.speed or SPEED, most)
     return options
@@ -223,7 +223,7 @@ def wanted(asked, name):
 
 
 def check_names(names):
-    """BenchError for a table that there is not."""
+    """Raises BenchError for an unknown table."""
     known = [printed.NAME, *(spec.name for spec in tables()), thresholds.NAME]
     for name in names or []:
         if name not in known:
@@ -231,7 +231,7 @@ def check_names(names):
 
 
 def bench_tables(asked):
-    """All tables, or those that --table names."""
+    """Runs all tables, or those that --table names."""
     raise_descriptor_limit()
     folder = asked.plots or os.path.join(asked.build, "tables")
     os.makedirs(folder, exist_ok=True)

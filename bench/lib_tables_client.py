@@ -16,22 +16,22 @@ import urllib.request
 from lib_procs import BenchError
 from lib_sim_times import answers_of, cached_share, percentile, times_of, ttfts
 
-# Of kvway's page: by class and reason.
+# refusals on kvway's metrics page: a line per class and reason
 REFUSED = re.compile(r"^kvway_refused_total\{[^}]*\} (\d+)", re.M)
 
 
 class Kvbench:
-    """kvbench scales by itself: arrivals come faster, the times in its file are simulated ones."""
+    """The client kvbench. It knows the speed: it sends requests faster, and the times in its file are simulated ones."""
 
     name = "kvbench"
 
     def __init__(self, options):
         self.speed = options.speed
-        self.scale = 1.0  # of times in the file
+        self.scale = 1.0  # factor from the times in the file to simulated ones
         self.start = [os.path.join(options.build, "bench/load/kvbench"), "engine"]
 
     def command(self, said):
-        """said: {option without dashes: value}."""
+        """Returns the command line; said: {option without dashes: value}."""
         return [*self.start, *words_of(said), "--quiet", "--speed", f"{self.speed:g}"]
 
 
@@ -53,13 +53,13 @@ class Stock:
 
 
 def words_of(said):
-    """Options as words; one without a value is True."""
+    """Returns options as words of a command line; an option without a value is True."""
     return [word for name, value in said.items()
             for word in ([f"--{name}"] if value is True else [f"--{name}", f"{value}"])]
 
 
 def ask(client, said, folder):
-    """Runs the client; its rows. Requests that fail are rows, too."""
+    """Runs the client; returns its rows. Requests that fail are rows, too."""
     done = subprocess.run(client.command({**said, "output-dir": folder}), check=False, capture_output=True, text=True)
     try:
         with open(os.path.join(folder, "bench_results.csv"), encoding="utf-8", newline="") as file:
@@ -72,7 +72,7 @@ def ask(client, said, folder):
 
 
 def figures_of(rows, client):
-    """Figures at the client, in simulated seconds. `itl` is the mean gap after the first token of each answer."""
+    """Returns the client's figures, in simulated seconds. `itl`: the mean gap between tokens after the first one of each answer."""
     good = [row for row in rows if row["successful"] == "True"]
     if not good:
         raise BenchError(f"none of {len(rows)} requests was answered; the first: {rows[0]['error']}")

@@ -11,20 +11,20 @@ from lib_l2_redis import start_redis
 from lib_procs import BenchError, wait_ready
 
 DAEMON = "cache/daemon/kvtierd"
-OBJECT = 64 << 10  # what a shrunk chunk takes of the segment
+OBJECT = 64 << 10  # bytes of the segment that a shrunk chunk takes
 EVICTIONS = re.compile(r'^kvtier_tier_evictions_total\{tier="l1"\} (\d+)$', re.M)
 
 
 @dataclass
 class SharedTier:
-    """How kvsim reaches it."""
+    """A shared tier, as the address by which kvsim reaches it."""
 
     url: str
     segment: str = ""
-    admin: str = ""  # of a kvtierd
+    admin: str = ""  # admin address of a kvtierd; Redis has none
 
     def check(self):
-        """BenchError if something was evicted from it: it was to hold everything."""
+        """Raises BenchError if the tier evicted an object: it was made to hold all of them."""
         if not self.admin:
             return
         with urllib.request.urlopen(f"{self.admin}/metrics", timeout=10) as answer:
@@ -35,7 +35,7 @@ class SharedTier:
 
 @contextlib.contextmanager
 def kvtierd(shop, options, chunks):
-    """A running daemon with room for so many as a SharedTier."""
+    """Starts a kvtierd with room for so many chunks; gives it as a SharedTier."""
     port, admin = shop.ports(2)
     name = f"kvb-tables-{os.getpid()}-{port}"
     path = shop.path("kvtierd.yaml")
@@ -58,7 +58,7 @@ def kvtierd(shop, options, chunks):
 
 @contextlib.contextmanager
 def redis(shop):
-    """A running redis-server as a SharedTier."""
+    """Starts a redis-server; gives it as a SharedTier."""
     process, port = start_redis(shop, None)
     try:
         yield SharedTier(f"redis://127.0.0.1:{port}")

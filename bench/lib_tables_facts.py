@@ -13,35 +13,35 @@ GB = 10**9
 
 @dataclass
 class Fleet:
-    """What serves: simulated workers and the router in front of them."""
+    """The servers: simulated workers and the router in front of them."""
 
     workers: int
-    profile: str  # kvsim --list-profiles
-    kv_tokens: int  # what the GPUs of one worker hold
+    profile: str  # a name of kvsim --list-profiles
+    kv_tokens: int  # tokens that the KV cache on one worker's GPUs holds
     l1_bytes: int = 0  # 0: no tiers at all
     nvme_bytes: int = 0
     l2: str = ""  # "", "redis" or "kvtierd"
-    gpu_bytes_per_s: float = 0  # of the way from L1 to the GPU; 0: kvsim's own model of it, here and below
+    gpu_bytes_per_s: float = 0  # bandwidth from L1 to the GPU; 0, here and below: kvsim's own model
     nvme_bytes_per_s: float = 0
     l2_bytes_per_s: float = 0
     prefill_rate: float = 0  # tokens/s; 0: the profile's
     strategy: str = "session"
-    config: dict = field(default_factory=dict)  # of kvway, {key: value}; what is not here has its default
+    config: dict = field(default_factory=dict)  # {key: value} of kvway's configuration; other keys have their defaults
 
 
 @dataclass
 class Workload:
-    """What is asked: a workload of `lmcache bench engine` and its options."""
+    """The requests: a workload of `lmcache bench engine` and its options."""
 
     name: str
     count: int  # sessions or documents
     options: dict
-    as_printed: bool = False  # the client gets these options and no others
+    as_printed: bool = False  # True: the client gets these options and no others
 
 
 @dataclass
 class Sweep:
-    """One assumption and what else it may be, in both arms alike."""
+    """One assumption and the other values that it may have, the same in both arms."""
 
     name: str
     unit: str
@@ -55,17 +55,17 @@ class Table:
     name: str
     title: str
     source: str
-    published: dict  # figure: (base, ours), where both are
-    ratios: dict  # figure: ours / base
+    published: dict  # {figure: (base, ours)} where both are published
+    ratios: dict  # {figure: ours / base}
     facts: list
     assumptions: list
     base: Fleet
     ours: Fleet
     workload: Workload
     sweeps: list = field(default_factory=list)
-    others: dict = field(default_factory=dict)  # where: {name: arm}, the first of which is compared with the rest
-    claim: str = ""  # what is published of the first against the rest, in words
-    most_speed: float = 50  # at which one machine keeps up with so many workers
+    others: dict = field(default_factory=dict)  # {where: {name: arm}}: the first arm is compared with the rest
+    claim: str = ""  # the published sentence on the first arm against the rest
+    most_speed: float = 50  # highest speed at which one machine keeps up with so many workers
 
 
 def set_kv(fleet, _, value):
@@ -85,7 +85,7 @@ def set_nvme(fleet, _, value):
 
 
 def set_length(_, workload, value):
-    """Fewer and longer documents, or more and shorter ones, with as many tokens in all."""
+    """Makes documents longer and fewer, or shorter and more, with the same number of tokens in all."""
     workload.count = round(workload.count * workload.options["ldqa-document-length"] / value)
     workload.options["ldqa-document-length"] = int(value)
 
@@ -131,7 +131,7 @@ def l1_against_l2():
 
 
 def shared_tiers(fleet, l1_gb):
-    """{name: arm}: kvtierd, and Redis in its place."""
+    """Returns {name: arm}: one with kvtierd, and one with Redis in its place."""
     kinds = {"kvtierd, 10 GB/s": ("kvtierd", 10), "Redis, 2.94 GB/s": ("redis", 2.94), "Redis, 0.84 GB/s": ("redis", 0.84)}
     return {name: Fleet(**fleet, strategy="kvaware", l1_bytes=l1_gb * GB, l2=l2, l2_bytes_per_s=rate * GB)
             for name, (l2, rate) in kinds.items()}
@@ -236,7 +236,7 @@ def far_contexts():
 
 
 def tables():
-    """All, in the order in which they are run."""
+    """Returns all tables in the order in which they are run."""
     return [
         l1_against_l2(),
         contexts(8 * 1024, 151, {"ttft_p50": 0.28, "ttft_p90": 0.60, "output_tokens_per_s": 1.24, "cost": 0.79}, 14.0, [5000, 10_000], [7, 28]),

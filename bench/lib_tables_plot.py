@@ -10,20 +10,20 @@ LOWEST, HIGHEST = 1 / 1024, 8
 
 
 def height_of(gain):
-    """Gains are ratios: a logarithmic axis."""
+    """Returns a gain's height on a logarithmic axis, since gains are ratios."""
     share = math.log(min(max(gain, LOWEST), HIGHEST) / LOWEST) / math.log(HIGHEST / LOWEST)
     return TOP + HIGH * (1 - share)
 
 
 def short(value):
-    """A round number, for people."""
+    """Returns a number rounded for people."""
     if value >= 1e6:
         return f"{value / 1e6:g}M"
     return f"{value / 1e3:g}K" if value >= 1e4 else f"{value:g}"
 
 
 def frame(left, title):
-    """One panel's ground."""
+    """Draws the frame of one panel."""
     parts = [f'<rect x="{left}" y="{TOP}" width="{PANEL}" height="{HIGH}" fill="none" stroke="#bbb"/>',
              text(left + PANEL / 2, TOP - 10, title)]
     for tick in TICKS:
@@ -33,7 +33,7 @@ def frame(left, title):
 
 
 def panel(left, sweep, values, gains, published):
-    """Lines of one sweep; values in order, gains[i] = {figure: gain}."""
+    """Draws the lines of one sweep; values are sorted, gains[i] = {figure: gain}."""
     parts = frame(left, f"{sweep.name}, {sweep.unit}".rstrip(", "))
     step = PANEL / (len(values) + 1)
     places = [left + step * (i + 1) for i in range(len(values))]

@@ -24,13 +24,13 @@ TIERS = ("l1", "l1+l2")
 OPTIONS = {"tokens-per-gb-kvcache": 3000, "kv-cache-volume": 400, "mrc-shared-prompt-length": 2000,
            "mrc-chat-history-length": 10_000, "mrc-user-input-length": 50, "mrc-output-length": 200, "mrc-qps": 8.0,
            "mrc-duration": 180}
-SESSIONS = 100  # of these options
+SESSIONS = 100  # number of sessions in these options
 # kvway's strategy, and further keys of its configuration.
 ROUTERS = {"kvway": ("prefixaware", {}), "roundrobin": ("roundrobin", {"admission.enabled": "false"})}
-# What kvway must not be worse in, beyond the share by which two runs of one router differ.
+# Figures in which kvway must not be worse than round robin, by more than two runs of one router differ (NOISE).
 NEVER_BELOW = ("requests", "output_tokens_per_s", "success")
 NOISE = 0.005
-# figure: its name in the table
+# {figure: its name in the table}
 ROWS = {"requests": "requests served", "output_tokens_per_s": "output tokens/s", "success": "success rate",
         "input_tokens_per_s": "prompt tokens/s", "sent": "requests sent", "refused": "429s by kvway",
         "ttft_p50": "TTFT p50 s", "ttft_p90": "TTFT p90 s",
@@ -42,7 +42,7 @@ PAGE = ("requests", "output_tokens_per_s", "success", "refused", "ttft_p50", "tt
 
 
 def fleet_of(router, tiers, kv_tokens):
-    """Two servers, L1 of 20 GB."""
+    """Returns the publication's fleet: two servers with 20 GB of L1 each."""
     strategy, config = ROUTERS[router]
     fleet = Fleet(2, "llama-70b-8xh100", kv_tokens, l1_bytes=20 * GB, strategy=strategy, config=config)
     if tiers == "l1+l2":
@@ -51,23 +51,23 @@ def fleet_of(router, tiers, kv_tokens):
 
 
 def workload_of(duration):
-    """The printed options; the duration may be another one."""
+    """Returns the printed options, with this duration."""
     whole = int(duration) if duration == int(duration) else duration
     return Workload("multi-round-chat", SESSIONS, {**OPTIONS, "mrc-duration": whole}, as_printed=True)
 
 
 def medians(runs):
-    """{figure: median} of several runs."""
+    """Returns {figure: median} of several runs."""
     return {name: statistics.median(run[name] for run in runs) for name in runs[0]}
 
 
 def below(kvway, roundrobin):
-    """What kvway is worse in, of what it must never be."""
+    """Returns the figures of NEVER_BELOW in which kvway is worse than round robin."""
     return [name for name in NEVER_BELOW if kvway[name] < roundrobin[name] * (1 - NOISE)]
 
 
 def run_scene(options, client, tiers, kv_tokens):
-    """{router: [figures of each round]}."""
+    """Runs one scene; returns {router: [figures of each round]}."""
     runs = {router: [] for router in ROUTERS}
     for turn in range(options.rounds):
         for router in list(ROUTERS) if turn % 2 == 0 else reversed(ROUTERS):
@@ -80,12 +80,12 @@ def run_scene(options, client, tiers, kv_tokens):
 
 
 def published(tiers):
-    """{figure: value} of the publication's column."""
+    """Returns {figure: value} of the publication's column."""
     return {name: pair[TIERS.index(tiers)] for name, pair in l1_against_l2().published.items()}
 
 
 def show(options, client, tiers, kv_tokens, runs):
-    """One scene: published, kvway, round robin, side by side; what kvway is below in."""
+    """Prints published figures, kvway's and round robin's of one scene side by side; returns those in which kvway is worse."""
     said, (kvway, other) = published(tiers), map(medians, runs.values())
     rows = []
     for name, words in ROWS.items():
@@ -105,19 +105,19 @@ def show(options, client, tiers, kv_tokens, runs):
 
 
 def page_row(client, tiers, kv_tokens, runs):
-    """A row of bench/tables/README.md: kvway / round robin."""
+    """Returns a row of bench/tables/README.md: kvway / round robin."""
     kvway, other = map(medians, runs.values())
     cells = [f"{cell(kvway[name], 3)} / {cell(other[name], 3)}" for name in PAGE]
     return f"| {kv_tokens:,}, {tiers}, {client.name} | {' | '.join(cells)} |"
 
 
 def clients(options):
-    """The programs that ask."""
+    """Returns the client programs."""
     return [Kvbench(options), *([Stock(options)] if options.peer == "lmcache" else [])]
 
 
 def intro(options):
-    """What is published, and what is taken for granted."""
+    """Prints what is published, and what is assumed."""
     words = " ".join(f"--{name} {value}" for name, value in workload_of(options.duration).options.items())
     say(f"\n== The printed command, and round robin against it  [simulated]\n   published by {l1_against_l2().source}")
     say(f"   lmcache bench engine --engine-url URL --workload multi-round-chat {words} --json --no-interactive")
@@ -136,7 +136,7 @@ def intro(options):
 
 
 def bench_printed(options):
-    """All scenes."""
+    """Runs all scenes."""
     options.speed = options.speed or 1.0
     options.duration = options.duration or float(OPTIONS["mrc-duration"])
     for name in options.tiers or TIERS:

@@ -12,10 +12,10 @@ from lib_tables_daemon import kvtierd, redis
 from lib_trace import EVENTS, LATE_MS, sim_stats, stats_of
 
 TARGETS = ["bench/sim/kvsim", "bench/load/kvbench", "cache/daemon/kvtierd"]
-SHRINK = 8192  # payloads; what a chunk counts and how long it travels is that of its full size
+SHRINK = 8192  # divisor of stored bytes; a chunk counts and takes time as one of full size
 CHUNK = 256  # tokens
-SPARE = 1.3  # of the shared tier's room: for what is replaced, and for reading in
-TEMPLATE = 20  # tokens that a round of a talk has besides
+SPARE = 1.3  # factor for the shared tier's room: for replaced objects, and for objects that are read in
+TEMPLATE = 20  # tokens of the chat template in each round of a conversation
 # kvsim cuts ASCII text every four characters; the filler words of these workloads have five or three,
 # the space included. Lengths are stretched so that prompts have the tokens that are asked for.
 STRETCH = {"mrc-shared-prompt-length": 4 / 5, "mrc-chat-history-length": 4 / 3,
@@ -25,7 +25,7 @@ LENGTHS = ("mrc-shared-prompt-length", "mrc-chat-history-length", "ldqa-document
 
 
 def sim_arguments(fleet, ports, options, shop, l2):
-    """kvsim's command line for a fleet."""
+    """Returns kvsim's command line for a fleet."""
     args = [os.path.join(options.build, "bench/sim/kvsim"), "--workers", str(fleet.workers), "--port",
             str(ports[0]), "--profile", fleet.profile, "--kv-tokens", str(fleet.kv_tokens), "--speed",
             f"{options.speed:g}"]
@@ -49,7 +49,7 @@ def sim_arguments(fleet, ports, options, shop, l2):
 
 
 def chunks_of(workload):
-    """That all talks have at their ends, at most."""
+    """Returns how many chunks a shared tier must hold: those of all conversations at their ends, and a share more."""
     said = workload.options
     rounds = said["mrc-qps"] * said["mrc-duration"] / workload.count + 2
     tokens = (said["mrc-shared-prompt-length"] + said["mrc-chat-history-length"]
@@ -67,13 +67,13 @@ def shared_tier(shop, fleet, workload, options):
 
 
 def asked_of(workload, port):
-    """The client's options."""
+    """Returns the client's options."""
     if workload.as_printed:
         return {"engine-url": f"http://127.0.0.1:{port}", "workload": workload.name, **workload.options,
                 "json": True, "no-interactive": True}
     said = {name: round(value * STRETCH[name]) if name in STRETCH else value
             for name, value in workload.options.items()}
-    # How many there are is the volume divided by the length of one.
+    # The client derives the number of documents: volume divided by the length of one.
     length = sum(said.get(name, 0) for name in LENGTHS)
     said["tokens-per-gb-kvcache"] = -(-workload.count * length // said["kv-cache-volume"])
     return {"workload": workload.name, "engine-url": f"http://127.0.0.1:{port}", "ignore-eos": True,
@@ -81,7 +81,7 @@ def asked_of(workload, port):
 
 
 def check_late(fleet, ports, options):
-    """Simulated ms by which steps ended late; says so where the machine was too busy for this speed."""
+    """Returns how late steps ended, in simulated ms; prints a line where the machine was too busy for this speed."""
     late = sim_stats(ports)["late_mean_ms"] * options.speed
     if late > LATE_MS:
         say(f"tables: {fleet.strategy}, {fleet.workers} workers: steps ended {late:.0f} simulated ms late: the "
@@ -90,7 +90,7 @@ def check_late(fleet, ports, options):
 
 
 def run_arm(fleet, workload, options, client=None):
-    """One run; its figures. client: kvbench, or another of lib_tables_client."""
+    """Makes one run; returns its figures. client: kvbench, or another of lib_tables_client."""
     with Workshop() as shop, shared_tier(shop, fleet, workload, options) as l2:
         ports = shop.ports(fleet.workers + 2)
         sim = shop.start(sim_arguments(fleet, ports, options, shop, l2), log="kvsim.out")

@@ -25,14 +25,14 @@ NAME = "thresholds"
 SOURCE = "LMI documentation, \"LMCache performance benefits\", for a p4de.24xlarge"
 PROGRAM = "cache/command/kvtier"
 MACHINE = ("--gpu", "8 x A100 80GB", "--ram", "1.1TB")
-SPREAD = (1, 2, 4, 8)  # GPUs of one copy
+SPREAD = (1, 2, 4, 8)  # numbers of GPUs that hold one copy of the model
 BUILD = None  # folder of the build that is measured; set before anything is asked
 M = 10**6
 
 
 @functools.cache
 def ask(build, config):
-    """What `kvtier size` says of a model on that machine."""
+    """Returns what `kvtier size` prints of a model on that machine."""
     with tempfile.NamedTemporaryFile("w", suffix=".json", encoding="utf-8") as file:
         file.write(config)
         file.flush()
@@ -43,7 +43,7 @@ def ask(build, config):
 
 @dataclass(frozen=True)
 class Model:
-    """From its own configuration; what is published of its size."""
+    """One model: its own configuration, and the values that are published for its size."""
 
     name: str
     hidden: int
@@ -53,7 +53,7 @@ class Model:
     inner: int
     vocabulary: int
     tied: bool  # embeddings in and out are one matrix
-    offload: tuple  # ((where it says so, tokens that still need none), ...)
+    offload: tuple  # ((place in the publication, most tokens that need no offloading), ...)
     memory: tuple  # (tokens from which a disk may be considered, tokens up to which memory may be)
 
     @property
@@ -69,7 +69,7 @@ class Model:
         return self.sizes["bytes_per_token"] * self.sizes["tensor_parallel"]
 
     def gpu_tokens(self, gpus):
-        """That the GPUs of one copy hold; 0 where the weights do not fit."""
+        """Returns the tokens that the GPUs of one copy hold; 0 where the weights do not fit."""
         return next(spread["tokens"] for spread in self.sizes["offload"]["spreads"] if spread["gpus"] == gpus)
 
     @property
@@ -87,18 +87,18 @@ MODELS = (
 
 
 def millions(tokens):
-    """For people."""
+    """Returns a number of tokens in millions as text."""
     return f"{tokens / M:.2f} M" if tokens else "does not fit"
 
 
 def nearest(model, wanted):
-    """(GPUs, tokens) whose tokens come nearest to a published value."""
+    """Returns (GPUs, tokens) whose tokens are nearest to a published value."""
     return min(((gpus, model.gpu_tokens(gpus)) for gpus in SPREAD if model.gpu_tokens(gpus)),
                key=lambda pair: abs(math.log(pair[1] / wanted)))
 
 
 def sentence(model, tolerance):
-    """What explains the published values of one model."""
+    """Returns a sentence on what explains the published values of one model."""
     parts = []
     for where, wanted in model.offload:
         gpus, tokens = nearest(model, wanted)
@@ -135,7 +135,7 @@ def show(tolerance):
 
 
 def emit_json(tolerance):
-    """JSON lines: each published value with the nearest one of the formula."""
+    """Prints JSON lines: each published value with the formula's nearest one."""
     for model in MODELS:
         published = [("no_offload_tokens", where, wanted, *nearest(model, wanted)) for where, wanted in model.offload]
         published += [("memory_tokens", "table", wanted, None, model.memory_tokens) for wanted in model.memory]
@@ -150,7 +150,7 @@ LOW, TOPMOST = 0.1 * M, 40 * M
 
 
 def height_of(tokens):
-    """A logarithmic axis."""
+    """Returns a height on a logarithmic axis."""
     share = math.log(min(max(tokens, LOW), TOPMOST) / LOW) / math.log(TOPMOST / LOW)
     return TOP + HIGH * (1 - share)
 
@@ -160,7 +160,7 @@ def place_of(index):
 
 
 def lines_of(model, colour):
-    """The formula's values as a line, published ones dashed."""
+    """Draws the formula's values as a line, and published ones dashed."""
     points = [(place_of(i), height_of(model.gpu_tokens(gpus)))
               for i, gpus in enumerate(SPREAD) if model.gpu_tokens(gpus)]
     dots = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
@@ -174,7 +174,7 @@ def lines_of(model, colour):
 
 
 def write_plot(path):
-    """Tokens that need no offloading against the GPUs of one copy."""
+    """Draws the tokens that need no offloading against the GPUs of one copy."""
     width, height = LEFT + WIDE + LEGEND, TOP + HIGH + BOTTOM
     parts = [text(LEFT, 22, "Tokens that need no offloading, against GPUs of one copy of the model", "start", 14),
              text(LEFT, 40, "computed, not measured; dashed: published", "start", 11),

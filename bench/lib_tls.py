@@ -18,7 +18,7 @@ STRATEGY = "prefixaware"
 
 
 def make_certificate(shop):
-    """A PEM file with a certificate for 127.0.0.1 and its key."""
+    """Makes a PEM file with a certificate for 127.0.0.1 and its key."""
     path, key = shop.path("bench.pem"), shop.path("bench.key")
     done = subprocess.run(
         ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2",
@@ -34,7 +34,7 @@ def make_certificate(shop):
 
 
 def handshakes(stage, proxies, resume):
-    """One kind of handshake: measures, prints, emits."""
+    """Measures one kind of handshake and prints its table and JSON lines."""
     options = stage.options
 
     def job(proxy):
@@ -60,7 +60,7 @@ def handshakes(stage, proxies, resume):
 
 
 def kept_alive(stage, proxies, body_kb):
-    """One body size over kept-alive connections: measures, prints, emits."""
+    """Measures one body size over kept-alive connections and prints its table and JSON lines."""
     options = stage.options
     connections = 16 if body_kb >= 256 else 32
 
@@ -82,7 +82,7 @@ def kept_alive(stage, proxies, body_kb):
 
 
 def to_workers(stage, proxies, body_kb):
-    """One body size that goes to a worker in clear and by TLS: measures, prints, emits."""
+    """Measures one body size on its way to a worker without TLS and with it, and prints its table and JSON lines."""
     options = stage.options
 
     def job(proxy):
@@ -117,7 +117,7 @@ def bench_to_workers(options):
 
 
 def bench_tls(options):
-    """Handshakes a second and CPU, CPU per request at 2, 32 and 256 KB."""
+    """Measures handshakes a second and their CPU, and CPU per request at 2, 32 and 256 KB."""
     if options.to_workers:
         bench_to_workers(options)
         return

@@ -22,12 +22,12 @@ WHERE = ("TRACE=FILE is needed: requests in Mooncake's format. The public origin
          "(conversation_trace.jsonl, toolagent_trace.jsonl, synthetic_trace.jsonl).")
 
 
-# What makes two runs of one sample comparable to the digit: requests reach the router in the
+# Settings that make two runs of one sample equal to the digit: requests reach the router in the
 # trace's order (a pause between them, in real time, within a longer lead), and a session's worker is
 # its hash's, whatever the others have to do.
 IN_ORDER = ("--pause-ms", "2", "--lead-ms", "50")
 BY_HASH = {"session": "  session:\n    load_bound: 100\n"}
-# Mean delay of a step's end from which a run is doubtful; simulated, a step has 10 to 500.
+# A run is doubtful if steps end later than this in the mean, in simulated ms; a step takes 10 to 500.
 LATE_MS = 50
 # Each worker publishes on free ports; /kv_event_sources names them.
 EVENTS = json.dumps({"enable_kv_cache_events": True, "endpoint": "tcp://*:0",
@@ -35,7 +35,7 @@ EVENTS = json.dumps({"enable_kv_cache_events": True, "endpoint": "tcp://*:0",
 
 
 def start_workers(shop, options, ports, more=()):
-    """kvsim with a worker on each port; `more` options."""
+    """Starts a kvsim with a worker on each port; more: further options of kvsim."""
     process = shop.start(
         [os.path.join(options.build, "bench/sim/kvsim"), "--workers", str(len(ports)), "--port",
          str(ports[0]), "--speed", f"{options.speed:g}", *more], log="kvsim.out")
@@ -46,13 +46,13 @@ def start_workers(shop, options, ports, more=()):
 
 
 def stats_of(port):
-    """/sim/stats of a worker."""
+    """Returns the counts of a worker's /sim/stats."""
     with urllib.request.urlopen(f"http://127.0.0.1:{port}/sim/stats", timeout=10) as answer:
         return json.load(answer)
 
 
 def sim_stats(ports):
-    """Sums of the workers' counts of requests that were sent early."""
+    """Returns the sums of the workers' counts about requests that were sent early."""
     total = {"early": 0, "missed": 0, "late_mean_ms": 0}
     for port in ports:
         one = stats_of(port)
@@ -110,7 +110,7 @@ AGREE = (("ttft_mean_s_sample", "TTFT mean", lambda r: r["ttft_s"]["mean"]),
 
 
 def show_agreement(options, trace):
-    """The same first requests at the clock's speed and at the one used: what the speed changes."""
+    """Runs the same first requests at the clock's speed and at --speed; prints what the speed changes."""
     sample = argparse.Namespace(**vars(options))
     sample.requests = options.agree
     workers = options.workers[-1]
@@ -134,7 +134,7 @@ def show_agreement(options, trace):
 
 
 def trace_of(options):
-    """Path of the trace that was named."""
+    """Returns the path of the trace that was named."""
     trace = options.trace or os.environ.get("TRACE")
     if not trace:
         raise BenchError(WHERE)

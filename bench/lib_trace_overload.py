@@ -19,10 +19,10 @@ from lib_report import emit, say, table
 from lib_trace import check_times, sim_stats, start_workers
 
 ARMS = ("kvway", "kvway without admission", "HAProxy")
-# As bench/replay has them for HAProxy, tuned for the public conversation trace (admission_bounded.c).
+# HAProxy's bounds as in bench/replay/admission_bounded.c, tuned for the public conversation trace.
 BOUND = 16
 QUEUE = "1200ms"
-# What kvbench counts as good by default.
+# Limits of a good answer that kvbench has by default.
 PROMISE = """service_level:
   ttft: 2s
   ttft_per_1k_tokens: 122ms
@@ -35,7 +35,7 @@ METRICS = (("overload_goodput", "share", "goodput"), ("overload_ttft_p99_s", "s"
 
 
 def start_bounded(shop, core, port, workers, limit):
-    """HAProxy with a bound for each worker."""
+    """Starts HAProxy with a bound for each worker."""
     servers = "".join(f"\tserver w{number} 127.0.0.1:{worker}\n" for number, worker in enumerate(workers))
     text = fill("haproxy-bounded.cfg.in", {"PORT": port, "MAXCONN": min(20000, (limit - 200) // 2), "BOUND": BOUND,
                                            "QUEUE": QUEUE, "SERVERS": servers})
@@ -50,7 +50,7 @@ def start_bounded(shop, core, port, workers, limit):
 
 
 def start_arm(shop, options, arm, ports, limit):
-    """The router of one row; ports end with its own two."""
+    """Starts the router of one row; the last two ports are its own."""
     if arm == "HAProxy":
         return start_bounded(shop, None, ports[-2], ports[:-2], limit)
     enabled = arm == ARMS[0]
@@ -59,14 +59,14 @@ def start_arm(shop, options, arm, ports, limit):
 
 
 def counts(port):
-    """{name: value} of kvway's metrics that have no labels."""
+    """Returns {name: value} of kvway's metrics that have no labels."""
     with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
         rows = [line.split() for line in answer.read().decode().splitlines() if line[:1] != "#"]
     return {row[0]: float(row[1]) for row in rows if len(row) == 2 and "{" not in row[0]}
 
 
 def figures_of(measured):
-    """What is compared, of kvbench's result."""
+    """Returns the figures of kvbench's result that are compared."""
     total = measured["completed"] + measured["failed"]
     refused = sum(measured["errors"].get(f"status {status}", 0) for status in (429, 503))
     return {"goodput": measured["goodput"], "ttft_p99_s": (measured["ttft_s"] or {}).get("p99"),
@@ -76,7 +76,7 @@ def figures_of(measured):
 
 
 def run_arm(options, arm, workers, trace):
-    """One replay through one router, to fresh workers."""
+    """Replays the trace once through one router, to fresh workers."""
     limit = raise_descriptor_limit()
     with Workshop() as shop:
         ports = shop.ports(workers + 2)
@@ -104,7 +104,7 @@ def run_arm(options, arm, workers, trace):
 
 
 def emit_all(options, results, workers):
-    """Ours against each of the others, and each by itself."""
+    """Prints JSON lines: ours against each of the others, and each by itself."""
     about = {"workers": workers, "rate_scale": options.rate_scale, "requests": options.requests,
              "retries": options.retries, "simulated": True, "speed": options.speed}
     for metric, unit, key in METRICS:
@@ -119,7 +119,7 @@ def emit_all(options, results, workers):
 
 
 def bench_trace_overload(options, trace):
-    """The three of them in turn, for each number of workers."""
+    """Runs the three routers one after the other, for each number of workers."""
     if options.quick:
         options.requests = min(options.requests, 40)
     for workers in options.workers:

@@ -17,7 +17,7 @@
 
 #include <check.h>
 
-/* Of Check's own check_msg.h, which is not installed. */
+/* Declared in Check's check_msg.h, which is not installed. */
 void __real_send_loc_info(const char *file, int line);
 void __real_send_failure_info(const char *message);
 void __real_send_ctx_info(int context);
@@ -29,7 +29,8 @@ void *__wrap_receive_test_result(int failed);
 
 static const char anchor;
 
-/* Distance of the file's name from anchor << 32 | line; 0: nothing to write. NULL: no memory. */
+/* In the upper 32 bits the distance of the file's name from `anchor`, in the lower ones the
+ * line; 0: nothing to write. NULL: no memory. */
 static _Atomic uint64_t *last;
 
 __attribute__((constructor)) static void share(void)
@@ -72,7 +73,7 @@ void __wrap_send_ctx_info(int context)
 	__real_send_ctx_info(context);
 }
 
-/* In the parent, where the test ran in a process of its own. */
+/* Runs in the parent, if the test ran in a process of its own. */
 void *__wrap_receive_test_result(int failed)
 {
 	write_last();

@@ -6,7 +6,7 @@
 #include "bench/load/mem.h"
 #include "bench/load/text.h"
 
-#define ONCE_CHUNKS 64 /* in the mean, of a prompt that is seen once */
+#define ONCE_CHUNKS 64 /* mean number of chunks of a prompt that comes only once */
 #define MOST_CHUNKS 256
 
 const struct kvb_made kvb_made[] = {
@@ -40,7 +40,7 @@ const struct kvb_made kvb_made[] = {
 	{0},
 };
 
-/* A conversation: its chunks so far. */
+/* A conversation: the ids of its chunks so far. */
 struct talk {
 	uint64_t ids[MOST_CHUNKS];
 	uint32_t count;
@@ -63,7 +63,7 @@ const struct kvb_made *kvb_made_find(const char *name)
 	return NULL;
 }
 
-/* 0 to count - 1, the n-th with a weight of 1 / n. */
+/* Returns a random number from 0 to count - 1; the n-th of them has the weight 1 / n. */
 static uint32_t zipf(struct maker *m, uint32_t count)
 {
 	double sum = 0, at;
@@ -91,7 +91,8 @@ static void add_fresh(struct maker *m, struct talk *talk, uint32_t count)
 		talk->ids[talk->count++] = m->fresh++;
 }
 
-/* The n-th shared chain of its kind; both kinds have ids of their own, apart from fresh ones. */
+/* Adds the n-th shared chain of a kind; ids of the two kinds differ from each other and from fresh
+ * ones. */
 static void add_shared(struct talk *talk, uint64_t kind, uint32_t which, uint32_t count)
 {
 	for (uint32_t i = 0; i < count && talk->count < MOST_CHUNKS; i++)

@@ -15,8 +15,8 @@
 
 struct run {
 	struct kvt_index *index;
-	struct kvt_key *keys; /* of one prompt */
-	uint32_t *entries;    /* held for it */
+	struct kvt_key *keys; /* room for the keys of one prompt */
+	uint32_t *entries;    /* entries of the index that this prompt holds */
 	struct kvb_evict_result result;
 };
 
@@ -32,7 +32,7 @@ static int compare_ids(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-/* All ids of a trace, sorted, each once; to be freed. */
+/* Returns all ids of a trace, sorted, each once; the caller frees them. */
 static uint64_t *sorted_ids(const struct kvb_trace *trace, uint64_t *count)
 {
 	uint64_t total = 0, kept = 0, *ids;
@@ -69,7 +69,7 @@ void kvb_evict_count(const struct kvb_trace *trace, uint64_t *distinct, uint64_t
 	*longest = longest_of(trace);
 }
 
-/* --- the index --- */
+/* --- the index under a policy --- */
 
 static void gone(
 	void *self, uint32_t entry, const struct kvt_key *key, const struct kvt_entry_info *info)
@@ -183,16 +183,17 @@ enum kvt_status kvb_evict_run(const struct kvb_trace *trace, const char *policy,
 #define NEVER   UINT32_MAX
 #define NOWHERE UINT32_MAX
 
-/* Chunks by number, kept in a heap whose first is the one to give up. */
+/* The chunks that are kept, by number, in a heap whose first one is evicted next. */
 struct optimum {
-	uint32_t *next;  /* by number: the request that asks for it next */
-	uint32_t *depth; /* by number: in its chain */
-	uint32_t *place; /* by number: in the heap, or NOWHERE */
+	uint32_t *next;  /* by number of the chunk: the request that uses it next */
+	uint32_t *depth; /* by number: its depth in its chain */
+	uint32_t *place; /* by number: its place in the heap, or NOWHERE */
 	uint32_t *heap;  /* numbers */
 	uint32_t count;
 };
 
-/* Is `a` to be given up before `b`? Asked for later, or by the same request and deeper. */
+/* Returns whether `a` is evicted before `b`: its next use is later or, in the same request,
+ * deeper. */
 static bool before(const struct optimum *o, uint32_t a, uint32_t b)
 {
 	return o->next[a] != o->next[b] ? o->next[a] > o->next[b] : o->depth[a] > o->depth[b];
@@ -204,7 +205,7 @@ static void set_place(struct optimum *o, uint32_t place, uint32_t number)
 	o->place[number] = place;
 }
 
-/* Upwards, then downwards, from a place that is `number`'s for the moment. */
+/* Moves `number` up or down from this place until the heap is in order again. */
 static void settle(struct optimum *o, uint32_t place, uint32_t number)
 {
 	while (place > 0 && before(o, number, o->heap[(place - 1) / 2])) {
@@ -228,7 +229,8 @@ static void give_up_first(struct optimum *o)
 		settle(o, 0, o->heap[o->count]);
 }
 
-/* Ids become numbers; per request and place, the request that asks for that chunk next. */
+/* Replaces ids by numbers, and finds for each chunk of each request the next request that uses
+ * it. */
 static void look_ahead(const struct kvb_trace *trace, const uint64_t *ids, uint64_t distinct,
 	uint32_t **numbers, uint32_t **nexts)
 {
@@ -254,7 +256,8 @@ static void look_ahead(const struct kvb_trace *trace, const uint64_t *ids, uint6
 	free(last);
 }
 
-/* A request: counts its prefix, learns when its chunks are wanted next, keeps the best. */
+/* Serves a request: counts its cached prefix, notes the next use of its chunks, keeps the
+ * soonest. */
 static uint64_t serve(struct optimum *o, const uint32_t *numbers, const uint32_t *nexts,
 	size_t count, uint32_t chunks)
 {

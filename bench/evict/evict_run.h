@@ -16,16 +16,18 @@
 struct kvb_evict_result {
 	uint64_t asked, hit; /* chunks */
 	double cost_asked,
-		cost_hit; /* the same, each by the time to compute it (kvb_evict_cost_ns) */
+		/* the same chunks, weighted by the time to compute them (kvb_evict_cost_ns) */
+		cost_hit;
 	uint64_t evictions;
-	uint64_t refused;                     /* chunks for which nothing could be evicted */
-	uint64_t metadata_bytes, ghost_bytes; /* of the index at the end */
+	/* chunks that found no room, since nothing could be evicted */
+	uint64_t refused;
+	uint64_t metadata_bytes, ghost_bytes; /* memory of the index at the end */
 };
 
-/* Different chunks of a trace, and the most of one prompt. */
+/* Counts the distinct chunks of a trace, and the chunks of its longest prompt. */
 void kvb_evict_count(const struct kvb_trace *trace, uint64_t *distinct, uint64_t *longest);
 
-/* A tier with room for so many chunks. Ghosts get 160 bytes a chunk. */
+/* Runs a trace through a tier with room for so many chunks; ghosts get 160 bytes a chunk. */
 enum kvt_status kvb_evict_run(const struct kvb_trace *trace, const char *policy, uint32_t chunks,
 	struct kvb_evict_result *out) KVT_MUST_CHECK;
 

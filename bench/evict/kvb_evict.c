@@ -35,7 +35,7 @@ struct options {
 
 enum { OPT_TRACE = 256, OPT_SCENARIO, OPT_POLICY, OPT_CAPACITY, OPT_REQUESTS, OPT_SEED, OPT_LIST };
 
-/* A number within low..high, or the program ends. */
+/* Parses a number; ends the program unless it lies within low..high. */
 static double number(const char *option, const char *text, double low, double high)
 {
 	char *end = NULL;

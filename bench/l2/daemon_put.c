@@ -25,8 +25,8 @@ struct putter {
 	int server_pid, fd;
 	char *memory; /* objects * size */
 	uint64_t puts;
-	uint64_t begun_ns; /* makes this run's bodies and names different from those of others */
-	bool over;         /* the first objects again, not new ones */
+	uint64_t begun_ns; /* makes bodies and names differ from those of other runs */
+	bool over;         /* PUTs replace the first objects instead of making new ones */
 };
 
 static void usage(void)

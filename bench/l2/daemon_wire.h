@@ -15,22 +15,22 @@
 #define KVB_LEASE_ROOM   128u
 #define KVB_BUCKET       "bench"
 
-/* Heads of requests; each returns its length. */
+/* Each writes the head of a request and returns its length. */
 size_t kvb_put_head(char out[KVB_REQUEST_ROOM], uint64_t object, uint64_t bytes);
-/* Waits as long for a missing object, and keeps what is granted as long, as the stock client. */
+/* Writes the head of a request for a lease, with the stock client's timeout and TTL. */
 size_t kvb_lease_head(char out[KVB_REQUEST_ROOM], uint64_t object);
 size_t kvb_release_head(char out[KVB_REQUEST_ROOM], const char *lease);
 
 struct kvb_answer {
 	int status;
-	const char *body; /* in the text that was parsed */
+	const char *body; /* body of the answer, in the text that was parsed */
 	size_t body_bytes;
 };
 
-/* Bytes of the first complete answer of a text, 0: there is none yet. */
+/* Parses the first complete answer in a text; returns its bytes, 0 if there is none yet. */
 size_t kvb_answer_parse(const char *text, size_t bytes, struct kvb_answer *out);
 
-/* The id of a granted lease; ends the program if there is none, or no bytes under it. */
+/* Reads the id of a granted lease; ends the program if there is none, or it has no bytes. */
 void kvb_answer_lease(const struct kvb_answer *answer, char out[KVB_LEASE_ROOM]);
 
 /* Waits for an answer on a blocking socket; text has KVB_ANSWER_ROOM bytes. */

@@ -20,13 +20,13 @@
 #include "bench/load/stats.h"
 #include "bench/l2/wire.h"
 
-#define MISSING     (UINT64_C(1) << 40) /* names that nothing has */
+#define MISSING     (UINT64_C(1) << 40) /* number from which names have no object */
 #define WARM_SHARE  8u
 #define PATIENCE_MS 20000
 
 struct client {
 	int fd;
-	bool holds; /* a lease, which is being released */
+	bool holds; /* the request under way is the release of a lease */
 	double asked;
 	size_t have;
 	char text[KVB_ANSWER_ROOM];

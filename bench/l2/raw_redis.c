@@ -25,17 +25,18 @@
 
 #define MOST_DEPTH 64u /* of one connection */
 #define HEAD_ROOM  128u
-#define PIECES     3u /* of a command or a reply: what stands before the value, the value, CRLF */
+/* pieces of a command or a reply: the bytes before the value, the value, CRLF */
+#define PIECES     3u
 #define OK_BYTES   5u /* +OK CRLF */
 #define SEND_ROOM  (256 << 10)
 
-/* Pieces that are to be sent or received, in order: a ring. */
+/* A ring of pieces of memory that are to be sent or received in order. */
 struct line {
 	struct iovec pieces[MOST_DEPTH * PIECES];
 	uint32_t first, count;
 };
 
-/* One command and what comes back around its value. */
+/* One command under way, with the bytes of its reply around the value. */
 struct slot {
 	char head[HEAD_ROOM];
 	char reply_head[HEAD_ROOM];
@@ -46,7 +47,7 @@ struct connection {
 	int fd;
 	uint32_t under_way;
 	uint32_t partly; /* bytes or pieces of a reply that is not complete */
-	bool waits;      /* for room to send */
+	bool waits;      /* waits for the socket to take more bytes */
 	struct line out, in;
 	uint32_t next_slot;
 	struct slot slots[MOST_DEPTH];
@@ -57,7 +58,7 @@ struct client {
 	struct connection *connections;
 	uint32_t depth; /* of one connection */
 	int epoll;
-	char reply_head[HEAD_ROOM]; /* what stands before a value in a reply to GET */
+	char reply_head[HEAD_ROOM]; /* the bytes before the value in a reply to GET */
 	uint32_t reply_head_bytes;
 	uint64_t asked, done, target;
 };
@@ -69,7 +70,7 @@ static void line_add(struct line *line, void *base, size_t bytes)
 	line->pieces[at] = (struct iovec){base, bytes};
 }
 
-/* What can go in one call: the pieces up to the ring's end. */
+/* Returns the pieces that one call can move: those up to the ring's end. */
 static struct msghdr line_message(struct line *line)
 {
 	uint32_t straight = MOST_DEPTH * PIECES - line->first;
@@ -78,7 +79,7 @@ static struct msghdr line_message(struct line *line)
 		.msg_iovlen = line->count < straight ? line->count : straight};
 }
 
-/* Takes off what was moved; returns how many pieces are through. */
+/* Removes the moved bytes from the ring; returns how many pieces are complete. */
 static uint32_t line_moved(struct line *line, size_t bytes)
 {
 	uint32_t through = 0;
@@ -153,7 +154,7 @@ static void send_all(struct client *c, struct connection *n)
 	want(c, n, n->out.count > 0);
 }
 
-/* New commands in place of what is done. */
+/* Adds commands in place of those that are done. */
 static void refill(struct client *c, struct connection *n)
 {
 	while (n->under_way < c->depth && c->asked < c->target)
@@ -169,7 +170,7 @@ static void answered(struct client *c, struct connection *n, uint32_t replies)
 		refill(c, n);
 }
 
-/* false: nothing more has come. */
+/* Returns false when nothing more has come. */
 static bool receive_stored(struct client *c, struct connection *n)
 {
 	char text[MOST_DEPTH * OK_BYTES];
@@ -188,7 +189,7 @@ static bool receive_stored(struct client *c, struct connection *n)
 	return true;
 }
 
-/* Is this the beginning of a value of the expected length? */
+/* Ends the program unless a reply begins with a value of the expected length. */
 static void check_head(const struct client *c, const struct slot *slot, size_t have)
 {
 	if (memcmp(slot->reply_head, c->reply_head, have) != 0)
@@ -212,7 +213,7 @@ static bool receive_values(struct client *c, struct connection *n)
 	n->partly %= PIECES;
 	for (uint32_t i = 0; i < replies; i++)
 		check_head(c, &n->slots[slot++ % c->depth], c->reply_head_bytes);
-	if (n->in.count > 0) /* of the reply that is coming in */
+	if (n->in.count > 0) /* a part of the next reply has come */
 		check_head(c, &n->slots[slot % c->depth],
 			c->reply_head_bytes -
 				(n->partly == 0 ? n->in.pieces[n->in.first].iov_len : 0));

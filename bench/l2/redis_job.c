@@ -95,7 +95,7 @@ void kvb_redis_job_run(
 	struct kvb_spent spent;
 	double bytes = (double)job->count * (double)job->size;
 
-	/* What is not there cannot be got: the first puts write every key. */
+	/* The first puts write every key, since a get needs its value. */
 	if (job->write && warm < job->keys)
 		warm = job->keys;
 	if (warm > 0)

@@ -14,7 +14,7 @@
 #include "bench/l2/spent.h"
 
 struct kvb_redis_job {
-	const char *name; /* of the program, for messages */
+	const char *name; /* the program's name, for messages */
 	const char *host;
 	uint16_t port;
 	uint64_t size;

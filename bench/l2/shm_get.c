@@ -19,7 +19,7 @@
 #include <unistd.h>
 #include <xxhash.h>
 #ifdef KVT_XXH_DISPATCH
-#include <xxh_x86dispatch.h> /* from here on the names mean the dispatching functions */
+#include <xxh_x86dispatch.h> /* makes XXH3's names choose the widest vectors at run time */
 #endif
 
 #include "bench/l2/tier_load.h"
@@ -29,9 +29,9 @@ struct bench {
 	const char *bucket, *segment;
 	uint32_t rounds;
 	struct kvb_tier_load load;
-	const char *shared; /* the segment, to be read */
+	const char *shared; /* the daemon's segment, mapped for reading */
 	uint64_t shared_bytes;
-	const char **where; /* of each chunk in it */
+	const char **where; /* place of each chunk in the segment */
 	uint64_t sink;      /* keeps checksums from being left out */
 };
 
@@ -105,7 +105,7 @@ static void map_segment(struct bench *b)
 	(void)close(fd);
 }
 
-/* Which chunk begins with this word, if it does so whole. */
+/* Returns the chunk that lies at this offset, whole. */
 static uint32_t chunk_at(const struct bench *b, uint64_t offset)
 {
 	for (uint32_t i = 0; i < b->load.keys; i++) {
@@ -119,7 +119,7 @@ static uint32_t chunk_at(const struct bench *b, uint64_t offset)
 	return b->load.keys;
 }
 
-/* Where the chunks lie in the segment, which may have bytes of the tier's own before each. */
+/* Finds where the chunks lie in the segment; the tier may have put bytes before each. */
 static void find_chunks(struct bench *b)
 {
 	uint32_t found = 0;
@@ -170,7 +170,7 @@ static void get_all(struct bench *b)
 	kvb_tier_load_move(&b->load, KVT_TIER_READ, b->load.keys);
 }
 
-/* Seconds of a pass over all chunks. */
+/* Returns the seconds of a pass over all chunks. */
 static double pass(struct bench *b, void (*work)(struct bench *), double *cpu)
 {
 	struct kvb_spent spent;

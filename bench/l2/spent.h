@@ -11,7 +11,7 @@
 
 #include "kvtier/kvtier.h"
 
-/* What a timed part took. */
+/* The time that a measured part took. */
 struct kvb_spent {
 	double seconds;     /* by the clock */
 	double cpu_seconds; /* this process, all threads, kernel included */
@@ -20,20 +20,21 @@ struct kvb_spent {
 
 double kvb_seconds(void);
 
-/* server_pid 0: none. */
+/* Starts the clocks; server_pid 0: no server. */
 void kvb_spent_begin(struct kvb_spent *s, int server_pid);
 void kvb_spent_end(struct kvb_spent *s, int server_pid);
 
-/* A line on standard error, and the end of the program with status 1. */
+/* Prints a line on standard error and ends the program with status 1. */
 void kvb_fail(const char *format, ...) __attribute__((noreturn, format(printf, 1, 2)));
 
-/* `bytes` of memory in huge pages where there are some, touched. Ends the program if there are none. */
+/* Returns memory whose pages were touched, huge ones where possible. Ends the program if there is
+ * none. */
 void *kvb_memory(uint64_t bytes);
 
-/* Bytes that are a function of a number: no two pages alike. */
+/* Fills memory with bytes made of a number; no two pages are equal. */
 void kvb_pattern(void *to, uint64_t bytes, uint64_t number);
 
-/* A key that is a function of a number. */
+/* Returns a key made of a number. */
 struct kvt_key kvb_key(uint64_t number);
 
 #endif

@@ -25,10 +25,11 @@
 #define CHUNK      (UINT64_C(1) << 20)
 #define CHUNKS     64u
 #define CHAIN      16u
-#define L1_BYTES   (UINT64_C(16) << 20) /* of the cache that reads: fewer than CHUNKS */
+/* memory of the cache that reads, with room for fewer than CHUNKS chunks */
+#define L1_BYTES   (UINT64_C(16) << 20)
 #define DRAIN_NS   UINT64_C(60000000000)
-#define PAUSE_NS   2000000 /* between two lookups or gets */
-#define LOOK_NS    1000000 /* between two looks at the breaker */
+#define PAUSE_NS   2000000 /* ns between two lookups or gets */
+#define LOOK_NS    1000000 /* ns between two looks at the breaker */
 #define MOST_CALLS 200000u
 
 /* One call: when it began, how long it took, what it found. */
@@ -37,7 +38,7 @@ struct call {
 	size_t found;
 };
 
-/* A thread that makes calls, and its record. */
+/* A thread that makes calls, and the record of them. */
 struct caller {
 	struct bench *bench;
 	void (*work)(struct bench *bench, uint64_t number, struct call *call);
@@ -50,8 +51,9 @@ struct bench {
 	uint16_t port;
 	pid_t server;
 	uint64_t find_ns, get_ns, deadline_ns,
-		breaker_ns;            /* the last two 0: as configured by default */
-	double before, stalled, after; /* seconds; after: at most, for the recovery */
+		breaker_ns;            /* the last two may be 0: the configuration's default */
+	/* seconds of each phase; after: the most that recovery may take */
+	double before, stalled, after;
 	struct kvt *cache;
 	char *expected; /* CHUNKS * CHUNK */
 	char *got;      /* CHUNK; the getter's */
@@ -123,7 +125,8 @@ static struct kvt *open_cache(const struct bench *b, uint64_t l1_bytes)
 	config.l2_seen_ns = 1000000;
 	config.l2_missing_ns = 0;
 	config.fetch_when_slower = 1;
-	config.store_inflight = 2 * CHUNKS * CHUNK; /* no store is dropped */
+	/* room for all stores, so that none is dropped */
+	config.store_inflight = 2 * CHUNKS * CHUNK;
 	if (b->deadline_ns != 0)
 		config.l2_deadline_ns = b->deadline_ns;
 	if (b->breaker_ns != 0)
@@ -158,7 +161,7 @@ static void find(struct bench *b, uint64_t number, struct call *call)
 	struct kvt_lookup found = {0};
 	uint32_t first = (uint32_t)(number * CHAIN % CHUNKS);
 
-	/* KVT_IN: what this cache has in its own memory is not asked about. */
+	/* KVT_IN leaves out chunks in the cache's own memory. */
 	if (kvt_find(b->cache, b->keys + first, CHAIN, KVT_IN(KVT_TIER_L2), b->find_ns, NULL,
 		    &found) != KVT_OK)
 		kvb_fail("stall: a lookup was refused");
@@ -173,7 +176,7 @@ static void get(struct bench *b, uint64_t number, struct call *call)
 	struct kvt_lease *lease;
 	enum kvt_status status = kvt_get(b->cache, &b->keys[chunk], 1, b->get_ns, &lease);
 
-	call->seconds = kvb_seconds() - call->began; /* what follows is the benchmark's */
+	call->seconds = kvb_seconds() - call->began; /* the comparison is not part of the call */
 	if (status == KVT_OK) {
 		call->found = lease->count;
 		if (kvt_copy(lease, 0, b->got, CHUNK) != CHUNK ||
@@ -250,7 +253,7 @@ static void watch(struct bench *b)
 	wait_until(kvb_seconds() + b->before);
 }
 
-/* Calls that began within these times. */
+/* Prints the calls that began within these times. */
 static void print_phase(const char *name, const struct caller *c, double from, double to)
 {
 	struct kvb_samples times = {0};

@@ -10,9 +10,9 @@
 
 #define PROBE_KEYS 64u
 #define WAIT_NS    INT64_C(10000000)
-#define PATIENCE_S 10.0 /* without a single answer */
+#define PATIENCE_S 10.0 /* longest time without an answer */
 
-/* One of the requests under way. */
+/* A request that is under way. */
 struct kvb_tier_place {
 	struct kvt_tier_request request;
 	struct kvt_item item;

@@ -16,32 +16,32 @@
 struct kvb_tier_place;
 
 struct kvb_tier_load {
-	const char *name; /* of the program, for messages */
+	const char *name; /* the program's name, for messages */
 	char *memory;     /* keys * size; the caller's */
 	uint64_t size;
 	uint32_t keys;
-	uint32_t depth; /* requests under way */
+	uint32_t depth; /* requests under way at a time */
 
 	/* its own */
 	struct kvt_surroundings surroundings;
 	struct kvt_tier *tier;
 	struct kvb_tier_place *places;
-	struct kvt_checksum *checksums; /* by key; of what is put */
+	struct kvt_checksum *checksums; /* checksum of each value that is put, by key */
 	uint64_t asked, done, target;
 	enum kvt_tier_verb verb;
 };
 
-/* Opens the tier that this configuration's l2_url names; the members above are set. */
+/* Opens the tier that this configuration's l2_url names; the caller has set the members above. */
 void kvb_tier_load_open(struct kvb_tier_load *load, const struct kvt_config *config);
 void kvb_tier_load_close(struct kvb_tier_load *load);
 
-/* A checksum of every value as it lies in memory now; before the first write. */
+/* Computes a checksum of every value in memory; to be called before the first write. */
 void kvb_tier_load_sum(struct kvb_tier_load *load);
 
-/* So many values, from the first on, over and over, as KVT_TIER_READ or KVT_TIER_WRITE. */
+/* Reads or writes so many values, in order and again from the first one. */
 void kvb_tier_load_move(struct kvb_tier_load *load, enum kvt_tier_verb verb, uint64_t values);
 
-/* Asks whether all values are there, as a cache does before it reads. */
+/* Asks the tier whether it has all values, as a cache does before it reads. */
 void kvb_tier_load_probe(struct kvb_tier_load *load);
 
 #endif

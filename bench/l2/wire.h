@@ -9,13 +9,13 @@
 #include <stdint.h>
 #include <sys/uio.h>
 
-/* A TCP connection to an IPv4 address, without Nagle's delay. */
+/* Connects to an IPv4 address by TCP, without Nagle's delay. */
 int kvb_connect(const char *host, uint16_t port, bool blocking);
 
 /* Listens on a free port of 127.0.0.1, which goes to *port. */
 int kvb_listen(uint16_t *port);
 
-/* Sends all of it over a blocking socket; the pieces are used up. */
+/* Sends all pieces over a blocking socket; changes the array of pieces. */
 void kvb_send_all(int fd, struct iovec *pieces, size_t count);
 
 #endif

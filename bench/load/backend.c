@@ -23,7 +23,8 @@
 #define HEAD_ROOM 16384
 
 struct port {
-	struct kvb_source source; /* first member; destroy does nothing: part of the backend */
+	/* first member; its destroy does nothing, since the port is part of the backend */
+	struct kvb_source source;
 	struct kvb_backend *backend;
 	uint16_t number;
 };
@@ -32,10 +33,10 @@ struct kvb_backend {
 	struct kvb_reactor *reactor;
 	struct port *ports; /* owned */
 	unsigned port_count;
-	struct kvb_backend_conn *conns; /* all open ones */
+	struct kvb_backend_conn *conns; /* all open connections */
 	const struct kvb_stream_hook *hook;
 	uint64_t served;
-	unsigned blocks; /* that the metrics say */
+	unsigned blocks; /* blocks of the KV cache that the metrics report */
 	char *answer; /* head and body of the answer to a POST, owned */
 	size_t answer_len;
 };
@@ -46,7 +47,7 @@ struct kvb_backend_conn {
 	struct kvb_backend_conn *next, **link;
 	size_t body_left; /* bytes of the body still to be dropped */
 	size_t head_len;  /* bytes of an unfinished head kept in head */
-	bool hooked;      /* the stream hook has it */
+	bool hooked;      /* the stream hook answers its request */
 	bool wants_stream;
 	bool is_get;
 	bool is_render; /* asks for token ids, which vLLM refuses by default */
@@ -122,7 +123,7 @@ static enum kvw_err answer_get(struct kvb_backend_conn *conn)
 	return kvb_backend_send(conn, text, (size_t)len);
 }
 
-/* What vLLM answers to /v1/.../render unless it was started with --enable-scale-out. */
+/* Answers /v1/.../render as vLLM does without --enable-scale-out. */
 static enum kvw_err refuse_render(struct kvb_backend_conn *conn)
 {
 	static const char body[] = "{\"error\":{\"message\":\"Scale-out endpoints are disabled.\","
@@ -136,7 +137,7 @@ static enum kvw_err refuse_render(struct kvb_backend_conn *conn)
 	return kvb_backend_send(conn, text, (size_t)len);
 }
 
-/* A request was read to its end. */
+/* Answers a request that has been read to its end. */
 static void request_done(struct kvb_backend_conn *conn)
 {
 	struct kvb_backend *backend = conn->backend;
@@ -173,7 +174,8 @@ static long body_length(const char *head, size_t len)
 	return 0;
 }
 
-/* Looks at the head that has been read; false: not whole yet, or the connection is closed. */
+/* Parses the head read so far; returns false if it is not complete yet, or the connection is
+ * closed. */
 static bool head_read(struct kvb_backend_conn *conn)
 {
 	static const char refused[] = "HTTP/1.1 411 Length Required\r\ncontent-length: 0\r\n\r\n";

@@ -12,7 +12,7 @@ static const char json_open[] =
 	"{\"model\":\"bench\",\"messages\":[{\"role\":\"system\",\"content\":\"";
 static const char json_turn[] = "\"},{\"role\":\"user\",\"content\":\"";
 
-/* Exactly `bytes` bytes of prose as the inside of a JSON string. */
+/* Appends exactly `bytes` bytes of prose, written as the inside of a JSON string. */
 static void add_prose(struct kvb_buf *buf, uint64_t id, size_t bytes)
 {
 	size_t start = buf->len;
@@ -26,7 +26,8 @@ void kvb_bodies_init(struct kvb_bodies *bodies, const char *host, size_t body_by
 {
 	const char *json_close =
 		stream ? "\"}],\"max_tokens\":1000,\"stream\":true}" : "\"}],\"max_tokens\":1}";
-	size_t number = 17; /* sixteen digits and a space */
+	/* bytes of a body besides prose; the number is sixteen digits and a space */
+	size_t number = 17;
 	size_t fixed = strlen(json_open) + strlen(json_turn) + number + strlen(json_close);
 	size_t text = body_bytes - fixed;
 

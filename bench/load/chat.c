@@ -19,7 +19,7 @@
 
 struct chat;
 
-/* One user and the conversation that is open. */
+/* One user and its open conversation. */
 struct user {
 	struct chat *chat;
 	uint64_t session;        /* number of the conversation */
@@ -38,10 +38,10 @@ struct chat {
 	uint32_t *order; /* user of each arrival */
 	uint64_t total, asked;
 	uint64_t random;
-	double offset_s; /* of the last arrival, simulated */
+	double offset_s; /* moment of the last arrival, simulated */
 };
 
-/* Text id of a kind and two numbers, different for each seed. */
+/* Returns the text id of a kind and two numbers; seeds have different ids. */
 static uint64_t text_id(const struct chat *chat, uint64_t kind, uint64_t a, uint64_t b)
 {
 	uint64_t state = chat->options->seed;
@@ -123,7 +123,8 @@ static void ask(struct user *user, int64_t due_ns)
 	kvb_run_submit(chat->run, &request);
 }
 
-/* An answer came or failed; a question that failed is as if it had not been asked. */
+/* Adds an answer to the conversation; after a failure the conversation goes on as if its question
+ * had not been asked. */
 static void on_done(void *arg, const struct kvb_record *record, const struct kvb_buf *text)
 {
 	struct user *user = arg;
@@ -174,7 +175,7 @@ static int64_t arrival_offset(void *arg, uint64_t n)
 	return (int64_t)(chat->offset_s / options->speed * 1e9);
 }
 
-/* Questions that a user has in all its conversations. */
+/* Returns how many questions a user asks in all its conversations. */
 static uint64_t questions_of(const struct kvb_options *options, uint64_t user)
 {
 	uint64_t users = (uint64_t)options->users, sessions = (uint64_t)options->sessions;
@@ -230,7 +231,8 @@ enum kvw_err kvb_chat(
 	kvb_run_expect(run, chat.total);
 	arrivals.total = chat.total;
 	if (options->qps == 0 && arrivals.total > (uint64_t)options->users)
-		arrivals.total = (uint64_t)options->users; /* the others follow the answers */
+		/* the other questions follow when answers have come */
+		arrivals.total = (uint64_t)options->users;
 	kvb_arrivals_begin(&arrivals, base);
 	kvb_run_wait(run);
 	kvb_arrivals_finish(&arrivals);

@@ -13,7 +13,7 @@
 
 static const struct metric {
 	const char *title;
-	const char *group; /* object that holds the value; NULL: the top */
+	const char *group; /* member of the result that holds the value; NULL: the result itself */
 	const char *key;
 	double scale;
 	int digits;
@@ -36,7 +36,7 @@ static const struct metric {
 
 #define METRIC_COUNT (sizeof(metrics) / sizeof(metrics[0]))
 
-/* The value of a metric in one result; NaN where it is unknown. */
+/* Returns the value of a metric in one result; NaN where it is unknown. */
 static double value_of(const json_t *result, const struct metric *metric)
 {
 	const json_t *at = metric->group ? json_object_get(result, metric->group) : result;
@@ -45,7 +45,8 @@ static double value_of(const json_t *result, const struct metric *metric)
 	return json_is_number(value) ? json_number_value(value) * metric->scale : NAN;
 }
 
-/* Says where the parameters of two runs differ, lest the reader see a gain there. */
+/* Prints which parameters of two runs differ, so that a reader does not take their effect for a
+ * gain. */
 static void print_differences(json_t **results, size_t count, FILE *out)
 {
 	static const char *const keys[] = {"workload", "model", "speed", "parameters", "slo"};

@@ -26,14 +26,14 @@
 #include "bench/load/run.h"
 #include "bench/load/workload.h"
 
-#define SPARE_DESCRIPTORS 32 /* what the program needs besides connections */
-#define BURST             4  /* requests sent before answers are looked for */
+#define SPARE_DESCRIPTORS 32 /* descriptors that the program needs besides connections */
+#define BURST             4  /* most requests sent in a row before the loop reads answers */
 
 enum phase { WARM_UP, PAUSE, MEASURE, OVER };
 
 struct engine {
 	struct event_base *base;
-	struct kvb_engine_options options; /* completed by what the servers said */
+	struct kvb_engine_options options; /* the options, completed by the servers' answers */
 	struct kvb_options run_options;
 	char *url; /* with http:// */
 	struct kvb_run *run;
@@ -41,8 +41,8 @@ struct engine {
 	struct kvb_engine_stats stats;
 	struct event *timer, *interrupt, *progress;
 	enum phase phase;
-	int64_t start_ns, end_ns; /* of the measurement, on the clock */
-	int64_t wall_ns;          /* since 1970 minus the clock */
+	int64_t start_ns, end_ns; /* begin of the measurement, on the clock */
+	int64_t wall_ns;          /* time since 1970 minus the clock's time */
 	uint64_t warmed, warm_failed;
 	uint64_t asked, under_way;
 	bool stopping;
@@ -107,7 +107,7 @@ static void submit(struct engine *engine, struct kvb_ask *ask_take, int64_t due_
 	kvb_run_submit(engine->run, &request);
 }
 
-/* Calls go_on() again after so much simulated time. */
+/* Has go_on() called again after so much simulated time. */
 static void wake_after(struct engine *engine, int64_t simulated_ns)
 {
 	int64_t ns = (int64_t)((double)simulated_ns / engine->options.speed) + 1000;
@@ -150,7 +150,8 @@ static void warm_up(struct engine *engine)
 	}
 }
 
-/* What the workload wants now; of many requests a few, then the loop reads answers in between. */
+/* Sends what the workload wants now; at most BURST requests, so that the loop reads answers in
+ * between. */
 static void measure(struct engine *engine)
 {
 	static const struct timeval at_once = {0};
@@ -271,7 +272,8 @@ out:
 	return err;
 }
 
-/* Open-loop load needs a connection per request under way; better said now than in the middle. */
+/* Warns before the run of too few descriptors: open-loop load needs a connection per request under
+ * way. */
 static enum kvw_err check_descriptors(const struct kvb_workload *workload)
 {
 	struct rlimit limit;
@@ -288,7 +290,7 @@ static enum kvw_err check_descriptors(const struct kvb_workload *workload)
 	return KVW_ELIMIT;
 }
 
-/* Servers, model, workload. */
+/* Connects to the servers, finds the model and makes the workload. */
 static enum kvw_err prepare(struct engine *engine)
 {
 	struct kvb_engine_options *o = &engine->options;
@@ -373,7 +375,7 @@ static enum kvw_err report(struct engine *engine, bool *failed)
 			o->output_dir);
 	*failed = engine->stats.failed > 0 || engine->stopping;
 	if (engine->start_ns == 0)
-		return KVW_ECLOSED; /* interrupted before anything was measured */
+		return KVW_ECLOSED; /* the run was interrupted before it measured anything */
 	if (!o->quiet)
 		kvb_engine_print(&outcome, to_stdout ? stderr : stdout);
 	return kvb_engine_write(&outcome) != KVW_OK ? KVW_EIO : err;

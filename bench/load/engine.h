@@ -23,7 +23,7 @@ struct kvb_engine_outcome {
 	struct kvb_engine_stats *stats;
 	struct kvb_result result; /* figures of the measured requests */
 	const struct kvb_tally *tally;
-	double elapsed_s; /* from the first request's due time to the end of the workload */
+	double elapsed_s; /* time from the first request's due time to the end of the workload */
 	uint64_t planned, asked;
 	uint64_t warm_up, warm_up_failed;
 	uint64_t stale; /* kept connections that the server had closed in the meantime */

@@ -174,7 +174,7 @@ static const struct kvb_engine_options defaults = {
 
 static const struct kvb_option_table table = {rows, sizeof(rows) / sizeof(rows[0]), &defaults};
 
-/* The workloads' own groups, by name. */
+/* The workloads, each with its own group of options. */
 static const struct {
 	const char *workload, *about;
 	int group;
@@ -228,11 +228,11 @@ void kvb_engine_options_help(FILE *out)
 		out);
 }
 
-/* One member of a configuration file. Names are the options', with '_'. */
+/* Sets the option of one member of a configuration file, whose name has '_' for '-'. */
 static enum kvw_err set_member(struct kvb_engine_options *options, const char *key,
 	const json_t *value, const char *file, FILE *error)
 {
-	char name[64], text[64]; /* the option's, with dashes */
+	char name[64], text[64]; /* the option's name, with dashes */
 	const struct kvb_option *row;
 
 	snprintf(name, sizeof(name), "%s", key);
@@ -262,7 +262,8 @@ static enum kvw_err set_member(struct kvb_engine_options *options, const char *k
 	return KVW_EINVAL;
 }
 
-/* Takes root, which is NULL where the text was not JSON: why says so. */
+/* Sets the options of a parsed file and frees root; root is NULL where the text was not JSON, for
+ * the reason `why`. */
 static enum kvw_err read_root(struct kvb_engine_options *options, json_t *root_take,
 	const json_error_t *why, const char *name, FILE *error)
 {
@@ -298,7 +299,7 @@ void kvb_engine_options_init(struct kvb_engine_options *out)
 	*out = defaults;
 }
 
-/* Reads the command line into *options, over what they are already. */
+/* Reads the command line into *options; options that it does not name keep their values. */
 static enum kvw_err read_arguments(
 	int argc, char **argv, int from, struct kvb_engine_options *options, FILE *error)
 {
@@ -362,7 +363,8 @@ enum kvw_err kvb_engine_options_parse(int argc, char **argv, int from, const cha
 	if (err != KVW_OK || out->help)
 		return err;
 	config = out->config;
-	if (config != NULL) { /* first the file, then the command line again, over it */
+	/* the file's options first, then the command line's again, which win */
+	if (config != NULL) {
 		*out = defaults;
 		out->config = config;
 		root = json_load_file(config, JSON_REJECT_DUPLICATES, &why);
@@ -401,7 +403,7 @@ static json_t *value_json(const struct kvb_option *row, const struct kvb_engine_
 	}
 }
 
-/* What a portable configuration has: no addresses, nothing of where results go. */
+/* Returns whether an exported file has this option: not addresses, and not where results go. */
 static bool exported(const struct kvb_option *row, int group)
 {
 	static const char *const names[] = {"model", "workload", "kv-cache-volume",

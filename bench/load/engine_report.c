@@ -67,7 +67,7 @@ static json_t *times_json(struct kvb_summary s, double scale)
 		(json_int_t)s.count);
 }
 
-/* What the other program does not report. */
+/* Makes the member "kvbench": figures that `lmcache bench engine` does not report. */
 static json_t *own_json(const struct kvb_engine_outcome *outcome)
 {
 	const struct kvb_result *r = &outcome->result;
@@ -139,7 +139,7 @@ static void print_line(FILE *out, const char *name, struct kvb_samples *samples)
 			kvb_samples_percentile(samples, 90), kvb_samples_percentile(samples, 99));
 }
 
-/* What a reader must know to believe the figures. */
+/* Prints what limits the meaning of the figures. */
 static void print_remarks(const struct kvb_engine_outcome *outcome, FILE *out)
 {
 	const struct kvb_tally *tally = outcome->tally;
@@ -177,7 +177,8 @@ void kvb_engine_print(const struct kvb_engine_outcome *outcome, FILE *out)
 	fprintf(out, "\n  %-26s %10s %10s %10s %10s\n", "", "mean", "p50", "p90", "p99");
 	print_line(out, "time to first token ms", &s->ttft_ms);
 	print_line(out, "request latency ms", &s->latency_ms);
-	if (s->tpot_ms.count > 0) { /* of answers of one token the end alone would be timed */
+	/* answers of one token are left out, since they have no time of decoding */
+	if (s->tpot_ms.count > 0) {
 		print_line(out, "decoding tokens/s", &s->decode_speed);
 		print_line(out, "per token after first ms", &s->tpot_ms);
 	}

@@ -45,7 +45,7 @@ enum kvw_err kvb_engine_stats_open_csv(
 	return KVW_OK;
 }
 
-/* A field that may hold anything. */
+/* Writes a field of CSV; the text may hold any characters. */
 static void write_text(FILE *out, const char *text)
 {
 	if (text[strcspn(text, ",\"\r\n")] == '\0') {

@@ -22,7 +22,7 @@ struct kvb_engine_request {
 	const char *id;
 	bool ok;
 	double ttft_s;                       /* -1 where it failed */
-	double latency_s;                    /* to the answer's end */
+	double latency_s;                    /* time to the answer's end */
 	int64_t input_tokens, output_tokens; /* 0 where it failed */
 	/* output tokens, the first one included, / (end - first token); or 0 */
 	double decode_speed;

@@ -4,7 +4,7 @@
 
 #include "bench/load/engine.h"
 
-/* The entry of the model among the ranks' contexts. */
+/* Returns the model's entry among the ranks' contexts. */
 static const json_t *find_model(json_t *contexts, const char *model)
 {
 	const char *key;

@@ -34,15 +34,16 @@ struct kvb_source {
 	void *zmq;
 	struct kvb_publisher **publishers; /* owned; one per engine; with a coordinator none */
 	struct kvb_servers *servers;       /* owned; NULL: there is no coordinator */
-	uint64_t *pieces;                  /* stored by each engine; the thread's */
+	/* how many pieces each engine has stored; used by the thread alone */
+	uint64_t *pieces;
 	struct kvb_buf events, batch;
 	pthread_t thread;
 	bool started;
-	pthread_mutex_t step; /* held over each batch; guards `on` */
+	pthread_mutex_t step; /* locked while a batch is published; guards `on` */
 	bool on;
 	atomic_bool over;
 	atomic_uint_fast64_t batches, blocks, refused;
-	atomic_uint_fast64_t chains; /* that every engine has stored whole */
+	atomic_uint_fast64_t chains; /* chains that every engine has stored completely */
 	atomic_int_fast64_t late_ns;
 };
 
@@ -69,7 +70,8 @@ static uint64_t block_hash(uint64_t seed, uint32_t block)
 	return mix(~seed + block);
 }
 
-/* One batch of one engine: the next piece of its chain, and as many blocks of its oldest lost. */
+/* Makes one batch of one engine: stores the next piece of its chain, removes as many of its oldest
+ * blocks. */
 static void make_batch(struct kvb_source *s, uint32_t engine)
 {
 	static const struct kvb_kv_style style = {0};
@@ -180,7 +182,7 @@ static bool is_on(struct kvb_source *s)
 	return on;
 }
 
-/* Publishes what is due; returns when the next batch is. */
+/* Publishes the batches that are due; returns when the next one is due. */
 static int64_t publish_due(struct kvb_source *s, uint64_t *next, int64_t begun_ns)
 {
 	double gap_ns = 1e9 / (s->config.batches * s->config.engines);
@@ -210,7 +212,7 @@ static void *run(void *arg)
 	uint64_t next = 0;
 	bool was_on = false;
 
-	setpriority(PRIO_PROCESS, 0, NICE); /* of this thread alone, on Linux */
+	setpriority(PRIO_PROCESS, 0, NICE); /* Linux applies nice() to this thread alone */
 	while (!atomic_load(&s->over)) {
 		bool on = is_on(s);
 

@@ -39,16 +39,18 @@ struct conn {
 	bool reused;    /* carried another request before */
 	bool answering; /* a byte of the answer was read */
 	bool complete;  /* the parser saw the answer's end */
-	char name[16], value[16]; /* of the header line that is read, as far as there is room */
-	size_t name_len, value_len;    /* as they came */
+	/* name and value of the header line that is read, cut to the room */
+	char name[16], value[16];
+	size_t name_len, value_len;    /* lengths as received, which may exceed the room */
 };
 
 struct kvb_http {
 	struct event_base *base;
 	struct sockaddr_storage address;
 	socklen_t address_len;
-	char host[300];   /* for the Host header */
-	char prefix[256]; /* before every path, without a trailing slash */
+	char host[300];   /* host and port, as the Host header has them */
+	/* the URL's path, which every request's path follows; no slash at its end */
+	char prefix[256];
 	struct timeval timeout;
 	llhttp_settings_t settings;
 	LIST_HEAD(, conn) all, idle;
@@ -87,7 +89,7 @@ static int on_value(llhttp_t *parser, const char *data, size_t len)
 	return 0;
 }
 
-/* Only whole seconds are understood, not dates. */
+/* Reports Retry-After to the handler; dates are ignored, whole seconds are understood. */
 static void tell_retry_after(struct conn *conn)
 {
 	static const char name[] = "retry-after";
@@ -128,7 +130,7 @@ static int on_complete(llhttp_t *parser)
 	struct conn *conn = parser->data;
 
 	if (parser->status_code < 200)
-		return 0; /* an interim answer: the real one follows */
+		return 0; /* an interim answer: the final one follows */
 	conn->complete = true;
 	return HPE_PAUSED;
 }
@@ -148,7 +150,7 @@ static void conn_free(struct conn *conn)
 	free(conn);
 }
 
-/* The request is over; the connection is kept or not, then `end` is called. */
+/* Ends a request: keeps or closes the connection, then calls `end`. */
 static void conn_end(struct conn *conn, enum kvb_http_end how, int error, bool keep)
 {
 	const struct kvb_http_handler *handler = conn->handler;
@@ -170,7 +172,7 @@ static void conn_end(struct conn *conn, enum kvb_http_end how, int error, bool k
 static void start(struct kvb_http *http, struct kvb_buf *out_take,
 	const struct kvb_http_handler *handler, void *arg, bool fresh);
 
-/* A connection was lost before the answer's end. */
+/* Ends the request of a connection that was lost before the answer's end. */
 static void conn_lost(struct conn *conn, int error)
 {
 	if (conn->reused && !conn->answering) {
@@ -192,7 +194,7 @@ static void conn_lost(struct conn *conn, int error)
 	if (error == ECONNREFUSED || error == EHOSTUNREACH || error == ENETUNREACH)
 		conn_end(conn, KVB_HTTP_CONNECT, error, false);
 	else if (conn->complete)
-		conn_end(conn, KVB_HTTP_DONE, 0, false); /* delimited by the close */
+		conn_end(conn, KVB_HTTP_DONE, 0, false); /* the close marks the answer's end */
 	else
 		conn_end(conn, conn->answering ? KVB_HTTP_CUT : KVB_HTTP_CLOSED, error, false);
 }
@@ -262,7 +264,8 @@ static void on_readable(evutil_socket_t fd, short what, void *arg)
 	char data[READ_BYTES];
 	ssize_t got;
 
-	if (conn->handler == NULL) { /* idle: closed by the server, or out of turn */
+	/* an idle connection: the server closed it, or sent bytes without a request */
+	if (conn->handler == NULL) {
 		conn_free(conn);
 		return;
 	}
@@ -279,7 +282,7 @@ static void on_readable(evutil_socket_t fd, short what, void *arg)
 		conn_lost(conn, errno);
 }
 
-/* A connection under way to the server; NULL: errno. */
+/* Begins to connect to the server; NULL: errno has the reason. */
 static struct conn *conn_open(struct kvb_http *http)
 {
 	struct conn *conn;
@@ -307,7 +310,8 @@ static struct conn *conn_open(struct kvb_http *http)
 	return conn;
 }
 
-/* Reports a connection that could not even be begun, from the loop rather than from send. */
+/* A connection that could not be begun; the loop reports it later, so that send calls no
+ * handler. */
 struct refusal {
 	const struct kvb_http_handler *handler;
 	void *arg;

@@ -19,7 +19,7 @@ static const struct kvb_job defaults = {
 
 static const struct key {
 	const char *name;
-	size_t offset; /* of an int64_t in struct kvb_job */
+	size_t offset; /* offset of an int64_t in struct kvb_job */
 	int64_t min, max;
 	const char *text;
 } keys[] = {

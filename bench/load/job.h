@@ -26,22 +26,22 @@ enum kvb_job_kind {
 
 struct kvb_job {
 	enum kvb_job_kind kind;
-	char host[64];       /* of the proxy, numeric */
-	int64_t port;        /* of the proxy */
-	int64_t pid;         /* of the proxy, for CPU and memory; 0: not read */
+	char host[64];       /* the proxy's address, numeric */
+	int64_t port;        /* the proxy's port */
+	int64_t pid;         /* the proxy's process, whose CPU and memory are read; 0: none */
 	int64_t body;        /* bytes of a request body */
 	int64_t connections; /* requests: at once; idle: clients counted */
 	int64_t streams;
 	int64_t interval_us; /* between two events of one stream */
-	int64_t warmup_ms;   /* load before anything is counted */
-	int64_t duration_ms; /* of what is counted */
+	int64_t warmup_ms;   /* length of the load that is not counted */
+	int64_t duration_ms; /* length of the load that is counted */
 	int64_t rate;        /* requests per second; 0: as fast as answers come */
 	int64_t tls;         /* requests: 1: by TLS */
 	int64_t unique;      /* requests: 1: no two share a prefix */
-	int64_t resume;      /* handshakes: 1: of one session */
+	int64_t resume;      /* handshakes: 1: all but the first resume one session */
 };
 
-/* What jobs work with: one reactor, and the backends that run in it (NULL if none do). */
+/* The environment of jobs: one reactor, and the backends that run in it (NULL: none). */
 struct kvb_load {
 	struct kvb_reactor reactor;
 	struct kvb_backend *backend;

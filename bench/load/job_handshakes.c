@@ -31,7 +31,7 @@ struct shake {
 	SSL *ssl;
 	int64_t start_ns;
 	bool leaving, ended;
-	bool offered; /* it came with a session */
+	bool offered; /* it offers a session */
 };
 
 /* The job while it runs. */
@@ -39,8 +39,8 @@ struct run {
 	struct kvb_load *load;
 	const struct kvb_job *job;
 	SSL_CTX *ctx;
-	SSL_SESSION *session; /* resume: the one that is offered */
-	struct shake **shakes; /* slots; NULL: to be opened */
+	SSL_SESSION *session; /* resume: the session that is offered */
+	struct shake **shakes; /* slots; NULL: a connection is to be opened */
 	bool stopping;
 	uint64_t opened, done, errors;
 	struct kvb_samples latency_us;
@@ -66,7 +66,7 @@ static void shake_end(struct shake *shake)
 	kvb_reactor_retire(&shake->run->load->reactor, &shake->source);
 }
 
-/* A session ticket has come. */
+/* Keeps the first session ticket that comes. */
 static int on_ticket(SSL *ssl, SSL_SESSION *session)
 {
 	struct run *run = ((struct shake *)SSL_get_app_data(ssl))->run;
@@ -152,7 +152,7 @@ static void drive(struct run *run, int64_t end_ns)
 	size_t slots = (size_t)run->job->connections;
 
 	for (int64_t now = kvw_clock_ns(); now < end_ns && run->errors < 1000; now = kvw_clock_ns()) {
-		/* The first ticket is waited for before others are asked for. */
+		/* Until the first ticket has come, only one connection is open. */
 		size_t most = run->job->resume && run->session == NULL ? 1 : slots;
 
 		for (size_t i = 0; i < most && !run->stopping; i++)

@@ -38,7 +38,8 @@ struct run {
 	struct kvb_load *load;
 	const struct kvb_job *job;
 	struct kvb_bodies bodies;
-	struct client *clients; /* of fixed size: sources must not move */
+	/* array of fixed size, since the reactor holds pointers to its sources */
+	struct client *clients;
 	size_t opened, answered, closed;
 	uint64_t errors;
 	char first_error[96];
@@ -153,7 +154,7 @@ static void open_until(struct run *run, size_t count)
 	}
 }
 
-/* Lets the proxy put away what the last requests used. */
+/* Waits until the proxy has released what the last requests used. */
 static void rest(struct run *run)
 {
 	int64_t end_ns = kvw_clock_ns() + KVW_NS_PER_S;

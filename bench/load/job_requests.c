@@ -22,7 +22,7 @@
 #include "bench/load/stats.h"
 #include "bench/load/tls_client.h"
 
-#define TEXT_ROOM(job) ((size_t)(job)->body + 4096) /* a request and its head */
+#define TEXT_ROOM(job) ((size_t)(job)->body + 4096) /* pieces of a request: its head and body */
 
 struct run;
 
@@ -30,8 +30,8 @@ struct run;
 struct client {
 	struct kvb_source source; /* first member */
 	struct run *run;
-	struct iovec pieces[KVB_BODY_PIECES]; /* of the request being sent */
-	size_t sent;                          /* bytes of it that are out */
+	struct iovec pieces[KVB_BODY_PIECES]; /* pieces of the request that is being sent */
+	size_t sent;                          /* bytes of it that were sent */
 	char stamp[KVB_BODY_STAMP];
 	int64_t start_ns;
 	bool busy;
@@ -84,7 +84,7 @@ static void client_fail(struct client *client, const char *what, int number)
 	kvb_reactor_retire(&run->load->reactor, &client->source);
 }
 
-/* The same by TLS. */
+/* Sends by TLS what the socket takes of the request. */
 static void client_write_tls(struct client *client)
 {
 	while (client->sent < client->text_len) {
@@ -165,7 +165,8 @@ static void client_answered(struct client *client)
 	}
 }
 
-/* All that has come, and the rest of the request: TLS keeps bytes that no event speaks of. */
+/* Sends the rest of the request and reads all that has come, since TLS may hold bytes for which no
+ * event comes. */
 static void client_ready_tls(struct client *client)
 {
 	char data[16384];
@@ -258,7 +259,7 @@ static void client_open(struct run *run, size_t slot)
 	}
 }
 
-/* Connections that failed are opened again, a few turns later. */
+/* Opens failed connections again, a few turns later. */
 static void reopen(struct run *run)
 {
 	for (size_t i = 0; i < (size_t)run->job->connections; i++)
@@ -288,7 +289,7 @@ static void drive(struct run *run, int64_t end_ns)
 		kvb_reactor_turn(&run->load->reactor, gap_ns ? wait : 0);
 		if (run->errors != errors) {
 			if (run->errors - errors > 10000)
-				break; /* nothing but errors: the result says so */
+				break; /* there were only errors, which the result reports */
 			run->idle = NULL;
 			for (size_t i = 0; i < (size_t)run->job->connections; i++) {
 				struct client *client = run->clients[i];
@@ -322,7 +323,7 @@ static void wind_up(struct run *run)
 	kvb_reactor_bury(&run->load->reactor);
 }
 
-/* CPU time at one edge of the counted window. */
+/* Clock and CPU times at one edge of the counted window. */
 struct edge {
 	int64_t wall_ns;
 	uint64_t done, errors;

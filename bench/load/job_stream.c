@@ -25,7 +25,7 @@
 
 struct run;
 
-/* The client's end of one stream. */
+/* The client of one stream. */
 struct reader {
 	struct kvb_source source; /* first member */
 	struct run *run;
@@ -37,8 +37,9 @@ struct reader {
 struct run {
 	struct kvb_load *load;
 	const struct kvb_job *job;
-	struct reader **readers;         /* one per stream */
-	struct kvb_backend_conn **conns; /* backend ends, in the order they began; may hold NULL */
+	struct reader **readers;         /* one reader per stream */
+	/* backends' connections in the order of their begin; may hold NULL */
+	struct kvb_backend_conn **conns;
 	size_t conn_count;
 	bool counting;
 	uint64_t sent, received, errors;
@@ -64,7 +65,7 @@ static void stamp_found(void *arg, int64_t ns)
 
 static void reader_destroy(struct kvb_source *source)
 {
-	(void)source; /* freed with the run: its slot is still looked at */
+	(void)source; /* its memory is freed with the run, since its slot is read until then */
 }
 
 static void reader_close(struct reader *reader, const char *what, int number)
@@ -122,7 +123,7 @@ static void open_stream(struct run *run, size_t i, struct kvb_bodies *bodies)
 		reader_close(reader, "epoll_ctl", errno);
 }
 
-/* The backend's side: a request for a stream has arrived. */
+/* Called when a request for a stream has arrived at a backend. */
 static void stream_begin(void *arg, struct kvb_backend_conn *conn)
 {
 	static const char head[] =
@@ -238,7 +239,8 @@ static void drain(struct run *run)
 		kvb_reactor_turn(&run->load->reactor, 10 * KVW_NS_PER_MS);
 }
 
-/* The counted part. A late event counts as one: delays are taken until the last has come. */
+/* Runs the counted part. Delays are taken until the last event has come, so that late events count,
+ * too. */
 static enum kvw_err measure(struct run *run, FILE *out)
 {
 	const struct kvb_job *job = run->job;

@@ -29,7 +29,7 @@
 #include "bench/load/events_source.h"
 
 #define CLIENTS     4
-#define SAMPLES_MAX 400000 /* of one client in one phase */
+#define SAMPLES_MAX 400000 /* most requests of one client in one phase */
 #define OWN_TOKENS  32
 #define BODY_MAX    16384
 #define ANSWER_MAX  65536
@@ -46,11 +46,11 @@ struct client {
 	char request[BODY_MAX + 512];
 };
 
-/* What was asked for on the command line, and the phase under way. */
+/* The options of the command line, and the state of the phase under way. */
 struct task {
 	struct kvb_source_config source;
 	struct sockaddr_in router, coordinator; /* coordinator: of source, if there is one */
-	double requests; /* per second, of all clients */
+	double requests; /* requests per second of all clients together */
 	struct kvb_source *engines;
 	int64_t end_ns;
 	struct client clients[CLIENTS];
@@ -82,7 +82,7 @@ static bool connect_router(struct client *c)
 	return false;
 }
 
-/* A completion of a prompt that engines hold; 0: none is held yet. */
+/* Makes a completion with a prompt that engines hold; returns 0 if they hold none yet. */
 static size_t make_request(struct client *c)
 {
 	uint32_t tokens[KVB_CHAIN * KVB_BLOCK_TOKENS];
@@ -119,7 +119,7 @@ static bool send_all(int fd, const char *data, size_t len)
 	return true;
 }
 
-/* Reads one answer with a length; true if it was a 200. */
+/* Reads one answer with a Content-Length; returns true if its status was 200. */
 static bool read_answer(int fd)
 {
 	char answer[ANSWER_MAX + 1];

@@ -19,7 +19,7 @@
 struct app {
 	struct kvb_load load;
 	struct kvb_source input; /* standard input */
-	struct kvb_buf lines;    /* what was read of it and not yet done */
+	struct kvb_buf lines;    /* lines that were read and not yet done */
 	bool ended;
 };
 

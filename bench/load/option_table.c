@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define LEAST_WIDTH 27 /* of the column of names */
+#define LEAST_WIDTH 27 /* width of the help's column of names */
 
 static bool has_value(const struct kvb_option *row)
 {

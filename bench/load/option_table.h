@@ -39,7 +39,7 @@ struct kvb_option {
 	size_t offset;              /* place of the value in the caller's structure */
 	double min, max;            /* of numbers */
 	const char *value; /* name of the value in the help text; NULL: the option has no value */
-	const char *text;           /* what it is for */
+	const char *text;           /* the option's description */
 	const char *const *choices; /* ends with NULL */
 };
 

@@ -10,7 +10,8 @@
 enum { FOR_CHAT = 1, FOR_TRACE = 2, FOR_BOTH = 3 };
 
 static const char *const apis[] = {"chat", "completions", NULL};  /* enum kvb_api */
-static const char *const arrivals[] = {"fixed", "poisson", NULL}; /* by kvb_options.poisson */
+/* names of kvb_options.poisson 0 and 1 */
+static const char *const arrivals[] = {"fixed", "poisson", NULL};
 
 static const struct kvb_option rows[] = {
 #define ROW(name, type, groups, field, min, max, value, text)                                      \

@@ -26,7 +26,7 @@ static void count_error(struct kvb_tally *tally, const char *kind)
 		i++;
 	if (i == tally->error_kinds) {
 		if (i == KVB_ERROR_KINDS)
-			i--; /* the last kind stands for all further ones */
+			i--; /* no room for a further kind: the last one counts for all of them */
 		else
 			tally->error_kinds++;
 		snprintf(tally->errors[i].kind, sizeof(tally->errors[i].kind), "%s",
@@ -37,7 +37,8 @@ static void count_error(struct kvb_tally *tally, const char *kind)
 
 void kvb_tally_add(struct kvb_tally *tally, const struct kvb_record *record)
 {
-	struct kvb_record last = *record; /* as if it had come when it was sent the last time */
+	/* counted as if the request had come when it was sent the last time */
+	struct kvb_record last = *record;
 
 	kvb_samples_add(&tally->late_s, (double)record->late_ns / 1e9);
 	if (!record->ok) {

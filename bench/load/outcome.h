@@ -23,9 +23,9 @@ struct kvb_record {
 	bool ok;
 	const char *error;         /* if it failed: the kind of failure, one short line; borrowed */
 	int64_t late_ns;           /* time between when it was due and when it was sent */
-	int64_t ttft_ns;           /* to the first content */
+	int64_t ttft_ns;           /* time to the first content */
 	int64_t tries_ns;          /* time until it was sent the last time; 0: it was sent once */
-	int64_t e2e_ns;            /* to the answer's end */
+	int64_t e2e_ns;            /* time to the answer's end */
 	int64_t prompt_tokens;     /* from the answer's usage, else the planned number */
 	int64_t completion_tokens; /* from the answer's usage, else the number of content events */
 	bool cached_known;
@@ -56,7 +56,7 @@ struct kvb_tally {
 	uint64_t ok, failed, good;
 	/* number of good ones if times count from when a request was sent the last time */
 	uint64_t last_good;
-	uint64_t prompt_tokens, completion_tokens; /* of requests that succeeded */
+	uint64_t prompt_tokens, completion_tokens; /* tokens of requests that succeeded */
 	uint64_t cached_tokens, cached_of_prompt, cached_reported;
 	struct {
 		char kind[64];

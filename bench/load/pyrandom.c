@@ -127,7 +127,8 @@ void kvb_py_shuffle(struct kvb_py_random *random, uint32_t *items, size_t count)
 	}
 }
 
-/* From how many numbers on Python remembers the drawn ones instead of striking them out. */
+/* Returns whether Python's sample() remembers the drawn numbers; for small n it removes them from a
+ * list. */
 static bool remembers(uint32_t n, uint32_t count)
 {
 	uint64_t size = 21;
@@ -145,7 +146,8 @@ static bool remembers(uint32_t n, uint32_t count)
 void kvb_py_sample(struct kvb_py_random *random, uint32_t n, uint32_t *out, uint32_t count)
 {
 	bool remember = remembers(n, count);
-	uint32_t *pool = kvb_alloc(n, sizeof(*pool)); /* left numbers, or 1 for each drawn one */
+	/* the numbers that are left or, with `remember`, 1 for each drawn number */
+	uint32_t *pool = kvb_alloc(n, sizeof(*pool));
 
 	for (uint32_t i = 0; i < n && !remember; i++)
 		pool[i] = i;

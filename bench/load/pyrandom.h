@@ -22,14 +22,14 @@ struct kvb_py_random {
 void kvb_py_seed(struct kvb_py_random *random, int64_t seed);
 /* Returns getrandbits(bits), for 1 to 64 bits. */
 uint64_t kvb_py_bits(struct kvb_py_random *random, unsigned bits);
-/* randrange(n), n > 0. */
+/* Does what randrange(n) does; n > 0. */
 uint64_t kvb_py_randbelow(struct kvb_py_random *random, uint64_t n);
-/* random(): uniform within [0, 1). */
+/* Does what random() does: returns a number within [0, 1). */
 double kvb_py_unit(struct kvb_py_random *random);
 /* Returns one value of choices(range(n), k=1), n > 0. With a larger k, Python draws each value in
  * the same way. */
 uint32_t kvb_py_choice(struct kvb_py_random *random, uint32_t n);
-/* shuffle(items) */
+/* Does what shuffle(items) does. */
 void kvb_py_shuffle(struct kvb_py_random *random, uint32_t *items, size_t count);
 /* Writes sample(range(n), count) into out; count <= n. */
 void kvb_py_sample(struct kvb_py_random *random, uint32_t n, uint32_t *out, uint32_t count);

@@ -19,16 +19,18 @@ struct replay {
 	const struct kvb_options *options;
 	struct kvb_run *run;
 	const char *model;
-	int64_t lead_ns; /* real; 0 where the workers are not faster than the clock */
+	/* real time by which requests are sent early; 0 where the workers run at the clock's
+	 * speed */
+	int64_t lead_ns;
 	struct kvb_trace trace;
-	uint64_t random; /* of the clients that leave */
+	uint64_t random; /* random state that chooses the clients that leave */
 };
 
 static void on_done(void *arg, const struct kvb_record *record, const struct kvb_buf *text)
 {
 	(void)arg;
 	(void)record;
-	(void)text; /* what follows in a trace does not depend on answers */
+	(void)text; /* later requests of a trace do not depend on answers */
 }
 
 static int64_t row_offset(void *arg, uint64_t n)
@@ -54,7 +56,8 @@ static void add_body(
 	kvb_buf_add_json(body, replay->model, strlen(replay->model));
 	kvb_buf_puts(body,
 		chat ? "\",\"messages\":[{\"role\":\"user\",\"content\":\"" : "\",\"prompt\":\"");
-	kvb_text_add_blocks(body, &blocks); /* words and spaces: nothing to escape */
+	/* the text has only words and spaces, so nothing is escaped */
+	kvb_text_add_blocks(body, &blocks);
 	kvb_buf_printf(body,
 		"\"%s,\"max_tokens\":%u,\"temperature\":0,%s\"stream\":true,"
 		"\"stream_options\":{\"include_usage\":true}}",

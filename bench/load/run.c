@@ -26,16 +26,17 @@ struct call {
 	struct kvb_run *run;
 	struct kvb_request request;
 	int64_t sent_ns, written_ns, event_ns; /* 0: not yet; event: the first of any kind */
-	int64_t first_ns, last_ns;             /* content; 0: not yet */
-	int64_t since_ns;                      /* what its times are counted from */
+	int64_t first_ns, last_ns;             /* first and last content event; 0: not yet */
+	int64_t since_ns;                      /* moment from which its times count */
 	int64_t asked_ns;                      /* when it was sent the last time */
-	struct kvb_http *server;               /* the one that it was sent to then */
-	struct event *patience;                /* its client leaves; owned, NULL: never */
+	struct kvb_http *server;               /* server that got it the last time */
+	/* timer at which its client leaves; owned; NULL: never */
+	struct event *patience;
 	int64_t contents;                      /* content events */
 	int status;
-	int64_t retry_after_s; /* of its answer; < 0: it named none */
-	int64_t retries;       /* times that it was sent again */
-	bool waited; /* for the cap: an answer's end let it go, not its time */
+	int64_t retry_after_s; /* time from Retry-After of its answer; < 0: it had none */
+	int64_t retries;       /* how often it was sent again */
+	bool waited; /* it waited for the cap: an answer's end started it, not its own time */
 	bool broken; /* an event was not JSON */
 	struct kvb_sse sse;
 	struct kvb_answer answer;
@@ -46,11 +47,11 @@ struct kvb_run {
 	const struct kvb_options *options;
 	struct kvb_http *servers[KVB_MAX_TEXTS];
 	size_t next_server;
-	char *model; /* as asked from the server */
+	char *model; /* the model's name, from the server's list */
 	struct kvb_tally tally;
 	STAILQ_HEAD(, call) queue;
 	uint64_t retried;
-	uint64_t random; /* of those that come back */
+	uint64_t random; /* random state for the pauses of clients that come back */
 	uint64_t total, submitted, under_way, ended;
 	int64_t first_sent_ns, last_end_ns;
 	struct event *progress;
@@ -174,7 +175,8 @@ static struct timeval comes_back_after(struct call *call)
 	return interval((double)call->retry_after_s * (1 + more));
 }
 
-/* Refused, and asked to come back later: it does, as long as it may. False: that was its end. */
+/* Sends a refused request again after its pause, as often as it may. Returns false if it has
+ * ended. */
 static bool call_again(struct call *call, enum kvb_http_end how)
 {
 	struct kvb_run *run = call->run;
@@ -249,7 +251,7 @@ static void on_end(void *arg, enum kvb_http_end how, int error)
 	call_end(call, failure(call, how, error, room, sizeof(room)));
 }
 
-/* Its client waits no longer, unless an answer has begun. */
+/* Has the client leave, unless an answer has begun. */
 static void on_impatience(evutil_socket_t fd, short what, void *arg)
 {
 	struct call *call = arg;
@@ -282,7 +284,8 @@ static void add_due(struct call *call, struct kvb_buf *headers)
 		(long long)request->lead_ns);
 }
 
-/* A simulated worker counts the requests that reach it after that. */
+/* Passes a simulated worker the time when the client leaves; the worker counts requests that reach
+ * it later. */
 static void add_leave(struct call *call, struct kvb_buf *headers)
 {
 	const struct kvb_options *options = call->run->options;
@@ -294,7 +297,7 @@ static void add_leave(struct call *call, struct kvb_buf *headers)
 	kvb_buf_printf(headers, "x-sim-leave: %lld\r\n", (long long)(call->asked_ns + (int64_t)(after_s * 1e9)));
 }
 
-/* Sends it, for the first time or again. */
+/* Sends a call's request, for the first time or again. */
 static void call_post(struct call *call)
 {
 	struct kvb_run *run = call->run;
@@ -329,7 +332,7 @@ static void call_post(struct call *call)
 	kvb_buf_finish(&headers);
 }
 
-/* Its times count from here on, however often it is refused. */
+/* Sends a call for the first time; its times count from here on, however often it is refused. */
 static void call_send(struct call *call)
 {
 	struct kvb_run *run = call->run;

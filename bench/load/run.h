@@ -23,7 +23,7 @@ struct kvb_run;
 
 /* A request to a server. */
 struct kvb_request {
-	struct kvb_buf body;    /* JSON; the run takes it over */
+	struct kvb_buf body;    /* JSON; the run becomes its owner */
 	uint64_t session;       /* value of the session header; 0: none */
 	int64_t planned_tokens; /* tokens of the prompt, used if the answer has no usage */
 	int64_t due_ns;
@@ -46,7 +46,7 @@ enum kvw_err kvb_run_create(struct event_base *base, const struct kvb_options *o
 /* Returns the model for requests: the option's, else the first in /v1/models. NULL: the reason was
  * written to stderr. */
 const char *kvb_run_model(struct kvb_run *run);
-/* total: the number of requests that there will be, for the progress line. */
+/* Sets the number of requests that will be submitted, for the progress line. */
 void kvb_run_expect(struct kvb_run *run, uint64_t total);
 /* Sends the request now, or as soon as the limit on concurrency allows. */
 void kvb_run_submit(struct kvb_run *run, struct kvb_request *request_take);

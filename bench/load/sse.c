@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-/* One line without its end. */
+/* Takes one line, without its end. */
 static void take_line(struct kvb_sse *sse, const char *line, size_t len,
 	void (*event)(void *arg, const char *data, size_t len), void *arg)
 {

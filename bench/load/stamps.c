@@ -44,7 +44,7 @@ void kvb_stamps_read(struct kvb_stamp_reader *reader, const char *data, size_t l
 		memcpy(window, reader->tail, had);
 		memcpy(window + had, data, more);
 		used = scan(window, had + more, found, arg);
-		if (len < KVB_STAMP_LEN) { /* all of it is in the window */
+		if (len < KVB_STAMP_LEN) { /* the window holds all of the bytes */
 			keep = had + more - used;
 			keep = keep < KVB_STAMP_LEN - 1 ? keep : KVB_STAMP_LEN - 1;
 			memcpy(reader->tail, window + had + more - keep, keep);

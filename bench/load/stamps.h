@@ -13,7 +13,7 @@
 #define KVB_STAMP_KEY "\"kvb_ns\":\""
 #define KVB_STAMP_LEN (sizeof(KVB_STAMP_KEY) - 1 + 20)
 
-/* The last bytes of a read, which may be the beginning of a stamp. */
+/* Finds stamps in a stream of bytes; keeps the last bytes of a read, which may begin a stamp. */
 struct kvb_stamp_reader {
 	char tail[KVB_STAMP_LEN];
 	size_t tail_len;

@@ -16,7 +16,7 @@
 
 /* One request of a trace. */
 struct kvb_trace_row {
-	int64_t timestamp_ms; /* from the trace's beginning */
+	int64_t timestamp_ms; /* time since the trace's beginning */
 	uint32_t input_tokens;
 	uint32_t output_tokens;
 	uint64_t *ids; /* owned by the trace */

@@ -14,10 +14,11 @@
 
 #include "bench/load/text.h"
 
-#define WANTED 8000 /* as many as `lmcache bench engine` takes */
+#define WANTED 8000 /* size of the pool, as in `lmcache bench engine` */
 #define LEAST  16   /* fewer would make all prompts alike */
 
-/* How a vocabulary spells that a token begins a word: byte-level BPE, SentencePiece, plainly. */
+/* Marks by which vocabularies show that a token begins a word: of byte-level BPE, of
+ * SentencePiece, none. */
 static const char *const markers[] = {"\xc4\xa0", "\xe2\x96\x81", " "};
 
 void kvb_word_pool_builtin(struct kvb_word_pool *pool)
@@ -28,7 +29,8 @@ void kvb_word_pool_builtin(struct kvb_word_pool *pool)
 		pool->words[i] = kvb_strdup(kvb_text_word(i));
 }
 
-/* The word that a vocabulary's key stands for, NULL if it is none; *marker says how it begins. */
+/* Returns the word of a vocabulary's key, NULL if it is no word; *marker: how the vocabulary marks
+ * its begin. */
 static const char *word_of(const char *key, size_t *marker)
 {
 	const char *word = NULL;
@@ -75,7 +77,7 @@ static void collect(struct kvb_word_pool *pool, json_t *vocabulary)
 		json_object_foreach(vocabulary, key, value) add_word(pool, key, by_marker);
 	} else {
 		json_array_foreach(vocabulary, i, value)
-		{ /* pairs of text and score */
+		{ /* this vocabulary is a list of [text, score] */
 			key = json_string_value(json_array_get(value, 0));
 			add_word(pool, key ? key : "", by_marker);
 		}
@@ -93,7 +95,7 @@ static void collect(struct kvb_word_pool *pool, json_t *vocabulary)
 	pool->leading_blank = by_marker[1] < by_marker[0] + by_marker[2];
 }
 
-/* Leaves the words that the seed draws. */
+/* Keeps only the words that the seed draws. */
 static void draw(struct kvb_word_pool *pool, int64_t seed)
 {
 	uint32_t count = pool->count < WANTED ? pool->count : WANTED;
@@ -115,7 +117,8 @@ static void draw(struct kvb_word_pool *pool, int64_t seed)
 	pool->count = count;
 }
 
-/* Takes root, which is NULL where the text was not JSON: why says so. */
+/* Reads the words of a parsed file and frees root; root is NULL where the text was not JSON, for
+ * the reason `why`. */
 static enum kvw_err read_root(struct kvb_word_pool *pool, json_t *root_take,
 	const json_error_t *why, const char *name, int64_t seed, FILE *error)
 {

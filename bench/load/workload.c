@@ -71,7 +71,7 @@ void kvb_fill(struct kvb_buf *out, const char *word, int64_t count)
 	text = kvb_alloc(total, 1);
 	memcpy(text, word, unit - 1);
 	text[unit - 1] = ' ';
-	for (have = unit; have < total; have *= 2) /* what is there once more */
+	for (have = unit; have < total; have *= 2) /* doubles the text */
 		memcpy(text + have, text, total - have < have ? total - have : have);
 	kvb_buf_add(out, text, total - 1);
 	free(text);

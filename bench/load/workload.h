@@ -37,7 +37,7 @@ struct kvb_ask {
 	int64_t max_tokens;
 	uint64_t session; /* number of the conversation, from 1; 0: none */
 	uint64_t tag;     /* a value of the workload, which is passed back to ended() */
-	int64_t due_ns;   /* when it should be sent, since the start */
+	int64_t due_ns;   /* time since the start at which it should be sent */
 };
 
 /* Results of next(). */

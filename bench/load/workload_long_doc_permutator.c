@@ -14,7 +14,7 @@
 
 #include "bench/load/workload.h"
 
-#define MAX_TOKENS 20000000 /* of one request */
+#define MAX_TOKENS 20000000 /* most documents of one request */
 #define MAX_PLACES 10000000 /* permutations x documents */
 #define WARM_WORDS 500
 
@@ -43,7 +43,7 @@ static void destroy(struct kvb_workload *workload)
 	free(p);
 }
 
-/* n!, or UINT64_MAX / 16 where that is less. */
+/* Returns n!, but at most UINT64_MAX / 16. */
 static uint64_t factorial(uint32_t n)
 {
 	uint64_t most = UINT64_MAX / 16, product = 1;
@@ -61,7 +61,7 @@ static int compare(const uint32_t *a, const uint32_t *b, uint32_t n)
 	return 0;
 }
 
-/* The permutation after this one in lexicographic order; there is one. */
+/* Replaces a permutation by the next one in lexicographic order, which must exist. */
 static void advance(uint32_t *order, uint32_t n)
 {
 	uint32_t i = n - 1, j = n - 1, swapped;
@@ -92,7 +92,8 @@ static void first_orders(struct long_doc_permutator *p)
 	}
 }
 
-/* Where a permutation belongs among the first `have`; *known: it is there already. */
+/* Returns the place of a permutation among the first `have`, which are sorted; *known: it is one of
+ * them. */
 static uint64_t place_of(
 	const struct long_doc_permutator *p, uint64_t have, const uint32_t *order, bool *known)
 {
@@ -151,7 +152,8 @@ static void make_texts(struct long_doc_permutator *p)
 	}
 }
 
-/* What a run of such options would need; false: said on error. */
+/* Returns whether a run with these options fits the limits; if not, a message was written to
+ * error. */
 static bool fits(const struct kvb_engine_options *o, uint64_t planned, FILE *error)
 {
 	double tokens = (double)o->ldp.contexts * (double)o->ldp.context_length;

@@ -18,7 +18,7 @@ struct long_doc_qa {
 	struct kvb_workload base;
 	const struct kvb_engine_options *options;
 	uint32_t documents;
-	uint32_t *order; /* of the requests: question * documents + document */
+	uint32_t *order; /* order of the requests, each as question * documents + document */
 };
 
 static void destroy(struct kvb_workload *workload)

@@ -47,7 +47,7 @@ static void destroy(struct kvb_workload *workload)
 	free(chat);
 }
 
-/* How many questions are due before the end. */
+/* Returns how many questions are due before the end of the run. */
 static uint64_t count_questions(const struct multi_round_chat *chat)
 {
 	uint64_t n = (uint64_t)(chat->options->mrc.duration_s * chat->options->mrc.qps);
@@ -96,7 +96,7 @@ static void describe(const struct kvb_workload *workload, FILE *out)
 		o->mrc.qps, o->mrc.duration_s);
 }
 
-/* A text of about `tokens` words: a beginning of so many words, then the filler. */
+/* Appends a text of about `tokens` words: some words of its own, then the filler. */
 static void add_filled(struct kvb_ask *out, const char *role, struct kvb_buf *begun_take,
 	int64_t words, const char *filler, int64_t tokens)
 {

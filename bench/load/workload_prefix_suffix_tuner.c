@@ -106,7 +106,7 @@ static void add_body(const struct prefix_suffix_tuner *tuner, struct kvb_py_rand
 	kvb_word_pool_text(&pool, random, (uint64_t)tokens, out);
 }
 
-/* Prefix, a new breaker, suffix. */
+/* Makes a request of the prefix, a new breaker and the suffix. */
 static void add_request(struct prefix_suffix_tuner *tuner, uint64_t prefix, struct kvb_ask *out)
 {
 	int64_t seed = tuner->options->seed;
@@ -126,7 +126,8 @@ static void add_request(struct prefix_suffix_tuner *tuner, uint64_t prefix, stru
 	kvb_buf_finish(&text);
 }
 
-/* The first is a greeting that wakes the engine; then the first pass. */
+/* Makes a request of the warm-up: a greeting that wakes the engine, then those of the first
+ * pass. */
 static void warm(struct kvb_workload *workload, uint64_t n, struct kvb_ask *out)
 {
 	*out = (struct kvb_ask){.max_tokens = 1, .session = n};

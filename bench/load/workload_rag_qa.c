@@ -25,9 +25,9 @@ struct rag_qa {
 	struct kvb_buf system_prompt; /* empty: none */
 	struct kvb_buf *documents;    /* owned, `count` of them */
 	uint32_t *chosen;             /* of the request that is made; room for `count` */
-	uint32_t count, each;         /* documents; of a request */
+	uint32_t count, each;         /* number of documents; documents of a request */
 	uint32_t topics;
-	struct kvb_py_random random;  /* of choices and questions */
+	struct kvb_py_random random;  /* random state for choices and questions */
 };
 
 static void destroy(struct kvb_workload *workload)
@@ -119,7 +119,7 @@ static void describe(const struct kvb_workload *workload, FILE *out)
 		rag->pool.count);
 }
 
-/* The system prompt, these documents and a question. */
+/* Appends the system prompt, these documents and a question. */
 static void add_messages(const struct rag_qa *rag, const uint32_t *documents, uint32_t count,
 	const struct kvb_buf *question, struct kvb_ask *out)
 {
@@ -156,7 +156,7 @@ static void warm(struct kvb_workload *workload, uint64_t n, struct kvb_ask *out)
 	kvb_buf_finish(&question);
 }
 
-/* The next request's documents, into rag->chosen. */
+/* Chooses the documents of the next request: writes rag->chosen. */
 static void choose(struct rag_qa *rag)
 {
 	uint32_t topic = 0;

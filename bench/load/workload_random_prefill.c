@@ -23,7 +23,7 @@ static enum kvw_err create(
 {
 	struct random_prefill *prefill = kvb_alloc(1, sizeof(*prefill));
 
-	(void)error; /* the options' own bounds are enough */
+	(void)error; /* the bounds of the options are checked already */
 	prefill->base.ops = &kvb_random_prefill;
 	prefill->base.planned = prefill->base.at_once = (uint64_t)options->rp.requests;
 	prefill->options = options;

@@ -29,16 +29,16 @@
 
 #define TURN_NS      INT64_C(2000000)  /* time between two turns of the gate, as in the proxy */
 #define PROGRAMS_NS  INT64_C(10000000) /* time between two turns of the programs */
-#define PROGRAMS     65536             /* remembered: the default */
-#define TALKS        4096              /* programs that there are */
-#define CHUNKS       64                /* of a prompt, at most */
-#define COSTS        16                /* answers of the strategy, used in turn */
-#define TOKENS       4096              /* of a prompt */
+#define PROGRAMS     65536             /* programs that the gate remembers: its default */
+#define TALKS        4096              /* programs that send requests */
+#define CHUNKS       64                /* most chunks of a prompt */
+#define COSTS        16                /* made answers of the strategy, used in turn */
+#define TOKENS       4096              /* tokens of a prompt */
 #define MAX_ROUNDS   99
 #define IDLE_TURNS   200
 #define FULL_NS      INT64_C(3600000000000)
 
-/* What is timed apart. */
+/* The parts of an admission that are timed apart from each other. */
 enum part {
 	ARRIVE,  /* find, open, judge, wait; passed where the gate is open */
 	TURN,    /* look, next, passed */
@@ -53,27 +53,27 @@ struct shape {
 };
 
 struct request {
-	struct kvw_entrant entrant; /* first: the gate hands it back */
+	struct kvw_entrant entrant; /* first member, since the gate hands back a pointer to it */
 	struct kvw_lease lease;
 	struct kvw_chunk chunks[CHUNKS];
 	uint32_t chunk_count;
-	uint32_t costs; /* which of the strategy's answers */
-	struct request *next; /* of a worker, or free */
+	uint32_t costs; /* which of the strategy's answers it gets */
+	struct request *next; /* next request of its worker, or of the free list */
 };
 
 /* A worker computes one prompt after the other. */
 struct worker {
 	struct request *first, **last;
-	int64_t free_ns; /* when it has done all before `first` */
+	int64_t free_ns; /* when it has finished all requests before `first` */
 };
 
 struct bench {
 	struct shape shape;
 	double rate;      /* requests a second */
-	int64_t work_ns;  /* of a request */
+	int64_t work_ns;  /* work of a request */
 	int64_t now_ns;
-	int64_t looked_ns; /* at the programs */
-	double owed;      /* requests that should have come */
+	int64_t looked_ns; /* time of the last look at the programs */
+	double owed;      /* requests that are due and have not come yet */
 	uint64_t dice;
 	struct kvw_admission *admission;
 	struct kvw_gate gate;
@@ -84,13 +84,14 @@ struct bench {
 	struct kvw_candidates set;
 	struct kvw_cost *costs; /* [COSTS][workers] */
 	struct worker *workers;
-	uint32_t turns[TALKS]; /* of each program */
-	uint32_t talk, worker; /* the next ones */
-	struct request *free;  /* made and not used */
-	struct request *came, *done; /* of this turn */
+	uint32_t turns[TALKS]; /* turn of each program */
+	uint32_t talk, worker; /* program and worker of the next request */
+	struct request *free;  /* requests that are made and not in use */
+	/* requests that have come, and that have ended, in this turn */
+	struct request *came, *done;
 	uint32_t came_count;
 	uint64_t sent, refused;
-	int64_t cpu_ns;        /* spent in what is measured */
+	int64_t cpu_ns;        /* time of the measured part */
 	int64_t part_ns[PARTS];
 };
 
@@ -123,7 +124,8 @@ static void *must(void *memory)
 
 /* --- the fleet --- */
 
-/* Nearly the same everywhere: within one step of the admission's prices, and none is too dear. */
+/* Makes costs that differ by less than one step of the admission's prices, all low enough to be
+ * admitted. */
 static void make_costs(struct bench *b)
 {
 	for (uint32_t i = 0; i < COSTS * b->shape.workers; i++) {
@@ -210,7 +212,7 @@ static void bench_finish(struct bench *b)
 	free(b->costs);
 }
 
-/* --- what is prepared --- */
+/* --- preparation, which is not measured --- */
 
 /* Makes the request of the next program for its next turn. A program whose prompt has become too
  * long starts again. */
@@ -244,7 +246,7 @@ static void give_back(struct bench *b, struct request *r)
 	b->free = r;
 }
 
-/* What the workers have done since, and what comes. */
+/* Ends the requests that workers have finished by now, and makes those that are due. */
 static void prepare(struct bench *b)
 {
 	uint32_t count = 0;
@@ -285,7 +287,7 @@ static void prepare(struct bench *b)
 	}
 }
 
-/* --- what is measured --- */
+/* --- the measured part --- */
 
 static void answer(struct bench *b)
 {
@@ -297,7 +299,7 @@ static void answer(struct bench *b)
 	}
 }
 
-/* To this worker. */
+/* Sends a request to this worker. */
 static void send(struct bench *b, struct request *r, uint32_t worker)
 {
 	const struct kvw_cost *cost = &b->costs[(size_t)r->costs * b->shape.workers + worker];
@@ -429,7 +431,8 @@ static void forget(struct bench *b)
 	memset(b->part_ns, 0, sizeof(b->part_ns));
 }
 
-/* What a turn costs while no worker can take a prompt; ends the bench's use. */
+/* Returns what a turn costs while no worker can take a prompt. The bench is of no use
+ * afterwards. */
 static double idle_turn_us(struct bench *b)
 {
 	struct kvw_lease *leases = must(calloc(b->shape.workers, sizeof(*leases)));
@@ -459,8 +462,8 @@ static void run_round(const struct shape *shape, double rate, double seconds, do
 	double count = 0;
 
 	bench_init(&b, shape, rate);
-	/* Until the windows of the admission are filled: half a minute of its time, or a part of
-	 * the round's. */
+	/* Runs until the admission's windows are full: half a minute of its time, or a part of
+	 * the round. */
 	for (int64_t end = read_clock(CLOCK_MONOTONIC) + (int64_t)(seconds * 5e8);
 		b.now_ns < INT64_C(60000000000) && read_clock(CLOCK_MONOTONIC) < end;)
 		step(&b);

@@ -33,14 +33,14 @@ static const char response[] = "HTTP/1.1 200 OK\r\n"
 			       "content-type: text/event-stream; charset=utf-8\r\n"
 			       "transfer-encoding: chunked\r\n\r\n";
 
-/* What a benchmark works on. */
+/* The inputs of a benchmark. */
 struct work {
 	struct kvw_head head;
 	char chunks[2048];
 	size_t chunks_len;
 	unsigned chunk_count;
 	char out[4096];
-	uint64_t sum; /* keeps results alive */
+	uint64_t sum; /* sum of results, so that the compiler keeps the calls */
 };
 
 static void die(const char *what)

@@ -15,7 +15,7 @@
 #include "tests/unit/router/auth/jwt_make.h"
 
 #define ROUNDS  15
-#define TOKENS  64 /* of each algorithm */
+#define TOKENS  64 /* number of tokens of each algorithm */
 #define LOOKS   20000
 #define NOW     1800000000
 

@@ -46,20 +46,20 @@ struct bench {
 	struct kvw_strategy *strategies[2]; /* prefixaware, kvaware */
 	struct kvw_exact *exact;
 	struct kvw_load *loads;
-	struct kvw_load_board *board; /* where they lie */
+	struct kvw_load_board *board; /* memory of the loads */
 	struct kvw_candidate items[WORKERS];
 	struct kvw_candidates set;
 	uint64_t conversations;
-	_Atomic uint64_t first; /* number of the oldest conversation that is held */
+	_Atomic uint64_t first; /* number of the oldest conversation that workers hold */
 	uint64_t random;
-	uint64_t asked; /* requests made: each is new at its end */
+	uint64_t asked; /* number of requests made; each prompt has an end of its own */
 	_Atomic bool over;
-	uint64_t applied;    /* block events, by the feed */
-	uint64_t hit_tokens; /* of what kvaware picked */
+	uint64_t applied;    /* block events that the feed has applied */
+	uint64_t hit_tokens; /* tokens that the workers picked by kvaware held */
 	uint64_t picked;
 };
 
-/* One prompt in all its forms. */
+/* One prompt, as chunks for prefixaware and as blocks for kvaware. */
 struct prompt {
 	uint64_t keys[LENGTH];
 	struct kvw_chunk chunks[CHUNKS];
@@ -120,7 +120,7 @@ static void tell(struct bench *bench, uint32_t worker, uint64_t conversation, ui
 	}
 }
 
-/* A new conversation for the oldest one. Returns the block events. */
+/* Replaces the oldest conversation by a new one. Returns the number of block events. */
 static uint64_t turn_over(struct bench *bench)
 {
 	uint64_t oldest = atomic_load_explicit(&bench->first, memory_order_relaxed);
@@ -194,7 +194,7 @@ static int by_time(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-/* Decides for a while; fills the samples. Returns how many there are. */
+/* Makes decisions for a while and samples their times; returns the number of samples. */
 static size_t decide(
 	struct bench *bench, struct kvw_strategy *strategy, double seconds, uint32_t *samples_ns)
 {
@@ -272,7 +272,7 @@ static double median(const double *values, unsigned count)
 	return sorted[count / 2];
 }
 
-/* Median of the ratios of one round. */
+/* Returns the median over the rounds of the ratios within a round. */
 static double ratio(const double *ours, const double *others, unsigned count)
 {
 	double ratios[MAX_ROUNDS];
@@ -400,7 +400,8 @@ int main(int argc, char **argv)
 	if (seconds <= 0 || rounds < 1 || rounds > MAX_ROUNDS || conversations < 100)
 		return 2;
 	bench_make(&bench, conversations);
-	(void)decide(&bench, bench.strategies[0], seconds, samples_ns); /* fills the trees */
+	/* fills the trees before the first round */
+	(void)decide(&bench, bench.strategies[0], seconds, samples_ns);
 	(void)decide(&bench, bench.strategies[1], seconds, samples_ns);
 	for (unsigned r = 0; r < rounds; r++)
 		for (unsigned i = 0; i < FIGURES; i++)

@@ -31,12 +31,12 @@
 #define BLOCK      16 /* tokens */
 #define PREFIXES   4  /* system prompts */
 #define MAX_ROUNDS 99
-#define BATCH      32 /* between two looks at the clock */
+#define BATCH      32 /* matches between two looks at the clock */
 
 struct shape {
 	const char *note;
 	uint32_t shared;  /* leading blocks that every worker holds */
-	uint32_t prompts; /* that are held at a time */
+	uint32_t prompts; /* prompts that a worker holds at a time */
 };
 
 struct bench {
@@ -71,7 +71,7 @@ static uint64_t next_random(struct bench *bench)
 	return mix(bench->random);
 }
 
-/* Keys of a prompt's blocks first to CHAIN; they serve as engine hashes too. */
+/* Makes the keys of a prompt's blocks first to CHAIN; they are the engine's hashes, too. */
 static void keys_of(const struct bench *bench, uint64_t prompt, uint32_t first, uint64_t *keys)
 {
 	for (uint32_t i = first; i < CHAIN; i++)
@@ -102,7 +102,7 @@ static void drop(struct bench *bench, uint64_t prompt)
 		bench->index, (struct kvw_kvindex_from){(uint32_t)(prompt % WORKERS), 0}, &blocks);
 }
 
-/* A new prompt for the oldest one. Returns the events. */
+/* Replaces the oldest prompt by a new one. Returns the number of events. */
 static uint64_t turn_over(struct bench *bench)
 {
 	uint64_t prompt = bench->next++;
@@ -154,8 +154,8 @@ static void *write_at_full_speed(void *arg)
 	return NULL;
 }
 
-/* Matches per second while a writer runs at full speed; with a reader of its own, so that they share
- * only the index. */
+/* Returns matches per second while a writer runs at full speed; reader and writer share only the
+ * index. */
 static double rate_with_writer(struct bench *bench, double seconds)
 {
 	static struct bench reader;
@@ -185,7 +185,7 @@ static void fill(struct bench *bench)
 			(uint32_t)(bench->next % WORKERS));
 }
 
-/* Blocks that the best worker holds of a random chain, on average. */
+/* Returns how many blocks of a random chain the best worker holds, on average. */
 static double matched(struct bench *bench)
 {
 	uint64_t sum = 0;

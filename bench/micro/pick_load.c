@@ -20,8 +20,8 @@
 
 #define BATCH         64
 #define OUTSTANDING   64  /* leases held per thread */
-#define NODE_BYTES    296 /* with its share of the table */
-#define CROWDED_BYTES 366 /* if some nodes have more holders than fit a slot */
+#define NODE_BYTES    296 /* bytes of a node, its share of the table included */
+#define CROWDED_BYTES 366 /* the same, if some nodes have more holders than a slot has room for */
 
 static int64_t read_clock(clockid_t id)
 {
@@ -80,7 +80,8 @@ uint64_t kvb_shape_nodes(const struct kvb_shape *shape)
 	return nodes;
 }
 
-/* Path number `path` (below leaf_count) as chunks, and a suffix of its own for `unique`. */
+/* Makes the chunks of path number `path` (below leaf_count), with a suffix that only `unique`
+ * has. */
 static void make_prompt(
 	const struct kvb_shape *shape, uint64_t path, uint64_t unique, struct kvw_chunk *chunks)
 {
@@ -122,7 +123,7 @@ static struct kvw_route_request request_for(const struct kvw_chunk *chunks, cons
 
 /* --- the tree --- */
 
-/* Idle workers with loads of their own. */
+/* Makes idle workers, each with a load. */
 static bool make_workers(struct kvb_pick *pick)
 {
 	uint32_t workers = pick->shape.workers;
@@ -146,7 +147,8 @@ static bool make_workers(struct kvb_pick *pick)
 	return true;
 }
 
-/* One of the workers that hold a path. All paths of one beginning share `holders` of them. */
+/* Returns one of the workers that hold a path. All paths with one beginning have the same `holders`
+ * workers. */
 static uint32_t holder_of(const struct kvb_shape *shape, uint64_t path, uint32_t i)
 {
 	uint32_t stride = shape->workers / shape->roots;
@@ -155,7 +157,7 @@ static uint32_t holder_of(const struct kvb_shape *shape, uint64_t path, uint32_t
 	return (uint32_t)((first + (mix(path) + i) % shape->holders) % shape->workers);
 }
 
-/* How many of them hold its leaf. */
+/* Returns how many of these workers hold the path's leaf. */
 static uint32_t copies_of(const struct kvb_shape *shape, uint64_t path)
 {
 	return 1 + (uint32_t)(mix(~path) % shape->copies);
@@ -193,7 +195,7 @@ static bool populate(struct kvb_pick *pick)
 	return true;
 }
 
-/* About twice what each worker holds before the clock starts. */
+/* Returns a capacity of about twice what each worker holds before the clock starts. */
 static uint64_t capacity_for(const struct kvb_shape *shape)
 {
 	uint64_t leaves = leaf_count(shape);
@@ -242,7 +244,7 @@ void kvb_pick_destroy(struct kvb_pick *pick)
 	free(pick);
 }
 
-/* Living holders in one node. */
+/* Returns how many living workers hold a node. */
 static uint32_t count_holders(struct kvw_radix *tree, struct kvw_slot *slot)
 {
 	bool seen[KVW_MAX_WORKERS] = {false};
@@ -293,13 +295,13 @@ void kvb_pick_count(struct kvb_pick *pick, struct kvb_census *census)
 
 /* --- the loop --- */
 
-/* A request that was picked and is not answered yet. */
+/* A request whose worker was picked and whose answer has not come. */
 struct pending {
 	struct kvw_lease lease;
 	struct kvw_decision decision;
 };
 
-/* It was answered as predicted. */
+/* Ends a request as if it was answered as predicted. */
 static void finish(struct kvw_strategy *strategy, struct pending *p, int64_t now_ns)
 {
 	int64_t took = (int64_t)((double)p->decision.prefill_ns / KVW_RATES_OVERHEAD);
@@ -355,7 +357,7 @@ static void insert(struct kvb_pick_thread *thread, const struct kvw_route_reques
 	kvw_radix_insert(kvw_prefixaware_tree(pa), request->chunks, request->chunk_count, &use, &path);
 }
 
-/* Prompts that are ready. */
+/* Prompts that are made before the clock starts. */
 struct batch {
 	struct kvw_chunk *chunks; /* [BATCH * KVB_PICK_MAX_DEPTH] */
 	uint32_t holders[BATCH];  /* a worker that holds the known part of each */

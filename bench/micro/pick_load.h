@@ -14,21 +14,21 @@
 
 #include "kvway/route.h"
 
-#define KVB_PICK_LEVELS    7    /* segments of a path: six branch points */
+#define KVB_PICK_LEVELS    7    /* segments of a path, with six branch points between them */
 #define KVB_PICK_MAX_DEPTH 1024 /* chunks */
 #define KVB_PICK_UNITS     256  /* bytes of prompt per chunk */
-#define KVB_PICK_TOKENS    64   /* of a chunk */
+#define KVB_PICK_TOKENS    64   /* tokens of a chunk */
 #define KVB_PICK_SAMPLES   200000
 #define KVB_PICK_THREADS   8
 
 /* One line of the table. */
 struct kvb_shape {
 	uint32_t depth;   /* chunks of a prompt */
-	uint32_t fresh;   /* of these, at the end, no worker has seen */
+	uint32_t fresh;   /* chunks at a prompt's end that no worker has seen */
 	uint32_t fan;     /* children of each branch point */
 	uint32_t roots;   /* beginnings of prompts */
 	uint32_t holders; /* most workers that hold a node before the clock starts */
-	uint32_t copies;  /* most of these that hold a leaf */
+	uint32_t copies;  /* most workers of these that hold a leaf */
 	uint32_t workers;
 	uint32_t threads;
 	const char *note;
@@ -39,10 +39,10 @@ struct kvb_pick {
 	struct kvb_shape shape;
 	struct kvw_strategy *strategy;
 	struct kvw_load *loads;
-	struct kvw_load_board *board; /* where they lie */
+	struct kvw_load_board *board; /* memory of the loads */
 	struct kvw_candidate items[KVW_MAX_WORKERS];
 	struct kvw_candidates set;
-	uint64_t seed; /* of the next thread's prompts; the caller's */
+	uint64_t seed; /* number of the next thread's prompts; set by the caller */
 };
 
 enum kvb_task {
@@ -51,21 +51,21 @@ enum kvb_task {
 	KVB_TASK_INSERT  /* the tree alone: find and insert */
 };
 
-/* What one thread did; on cache lines of its own. */
+/* The work and results of one thread; on cache lines of its own. */
 struct kvb_pick_thread {
 	_Alignas(64) struct kvb_pick *pick;
 	enum kvb_task task;
 	uint64_t seed;
-	_Atomic bool *stop;   /* until then, or */
-	uint64_t most;        /* so many; 0: no limit */
+	_Atomic bool *stop;   /* clock at which the thread ends, or ... */
+	uint64_t most;        /* ... number of decisions or inserts; 0: no limit */
 	uint64_t done;        /* decisions or inserts */
 	int64_t busy_ns;      /* CPU time of these alone */
-	uint64_t hit_tokens;  /* of what was picked */
+	uint64_t hit_tokens;  /* prompt tokens that the picked workers held */
 	uint32_t *samples_ns; /* [KVB_PICK_SAMPLES], of KVB_TASK_TIMED */
 	size_t sample_count;
 };
 
-/* The tree as it stands. */
+/* Counts of the tree at one moment. */
 struct kvb_census {
 	uint64_t nodes;
 	uint64_t chunks;
@@ -79,7 +79,7 @@ int64_t kvb_clock_ns(void);
 int64_t kvb_cpu_ns(void); /* CPU time of this thread: the machine may be shared */
 uint64_t kvb_dice(uint64_t *state);
 
-/* Nodes of the tree before the clock starts. */
+/* Returns the nodes of the tree before the clock starts. */
 uint64_t kvb_shape_nodes(const struct kvb_shape *shape);
 
 /* Builds the tree. NULL: no memory. */
@@ -89,7 +89,7 @@ void kvb_pick_destroy(struct kvb_pick *pick); /* NULL is allowed */
 /* Thread function; arg: struct kvb_pick_thread. */
 void *kvb_pick_run(void *arg);
 
-/* While no thread runs. */
+/* Counts the tree; no thread may run. */
 void kvb_pick_count(struct kvb_pick *pick, struct kvb_census *census);
 
 #endif

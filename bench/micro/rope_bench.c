@@ -91,7 +91,7 @@ static void measure(const struct kind *kind, char *from, char *to, int rounds)
 	}
 	kvt_rope_turn_by(&rope, 4321, &turn);
 	fill(from, kind);
-	memset(to, 1, CHUNK * CHUNKS); /* every page is there before the first round */
+	memset(to, 1, CHUNK * CHUNKS); /* touches every page before the first round */
 	for (int r = 0; r < rounds; r++) {
 		double start = used_s();
 

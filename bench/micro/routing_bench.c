@@ -27,14 +27,15 @@
 #define MAX_ROUNDS  99
 #define WARM_UP_S   8
 #define CHASE_STEPS 4096 /* links between two looks at the time */
-#define SLICE_S     0.05 /* of one turn: the caches are full again after a small part of it */
+/* length of a turn; processor caches are full again after a small part of it */
+#define SLICE_S     0.05
 
-/* What is measured in each round. Rates are sums over threads, 1/s. */
+/* The figures of each round. Rates are per second, summed over threads. */
 enum figure {
-	DECISIONS,     /* all threads of the line */
+	DECISIONS,     /* decisions by all threads of the line */
 	DECISIONS_ONE, /* one thread */
-	GAIN,          /* the first by the second */
-	CHASE_GAIN,    /* the same of the pointer chase */
+	GAIN,          /* the first figure divided by the second */
+	CHASE_GAIN,    /* the same ratio of the pointer chase */
 	GAIN_RATIO,
 	INSERTS,
 	P50_US,
@@ -42,7 +43,7 @@ enum figure {
 	FIGURES
 };
 
-/* Whose turns are compared. */
+/* The kinds of turns that are compared. */
 enum kind { PICK_ONE, CHASE_ONE, PICK_ALL, CHASE_ALL, WORKS };
 
 struct results {
@@ -75,17 +76,17 @@ static int by_time(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-/* What threads did, and the CPU time that it took them. */
+/* The work of threads, and the CPU time that it took. */
 struct work {
 	unsigned count; /* of threads */
-	unsigned core;  /* of the first; each other has the next one */
+	unsigned core;  /* core of the first thread; each further one has the next core */
 	double done;
-	double busy_ns; /* of all threads */
+	double busy_ns; /* CPU time of all threads */
 };
 
 /* --- running --- */
 
-/* To core number i of those that there are. */
+/* Pins a thread to the i-th usable core. */
 static void pin(pthread_attr_t *attr, unsigned i)
 {
 	cpu_set_t allowed;
@@ -131,7 +132,7 @@ static void run_threads(void *(*body)(void *), char *args, size_t each, const st
 		pthread_join(ids[i], NULL);
 }
 
-/* Median and the slow end of what a thread sampled, in microseconds. */
+/* Computes the median and the slow end of a thread's samples, in microseconds. */
 static void sum_up(struct kvb_pick_thread *thread, double *p50_us, double *p99_us)
 {
 	size_t count = thread->sample_count;
@@ -144,7 +145,7 @@ static void sum_up(struct kvb_pick_thread *thread, double *p50_us, double *p99_u
 	*p99_us = thread->samples_ns[count * 99 / 100] / 1e3;
 }
 
-/* Per second of CPU time, summed over the threads. */
+/* Returns work per second of CPU time, summed over the threads. */
 static double rate_of(const struct work *work)
 {
 	return work->busy_ns > 0 ? work->done * 1e9 / work->busy_ns * work->count : 0;
@@ -189,8 +190,8 @@ static void *run_chaser(void *arg)
 	return NULL;
 }
 
-/* Adds links. Each run begins somewhere else: a turn passes only a part of the lines, and one that was
- * passed the last time would still be in a cache. */
+/* Adds followed links. Each run begins at another line, since lines of the last turn may still
+ * be in a cache. */
 static void run_chase(
 	const struct kvb_chase *chase, double seconds, uint64_t *dice, struct work *work)
 {
@@ -211,8 +212,8 @@ static void run_chase(
 	}
 }
 
-/* Until about half of the tree was replaced: the mixture of old and new that it settles at. Returns
- * the tokens that a decision hits. */
+/* Runs until about half of the tree was replaced, which is the mixture of old and new nodes at
+ * which it stays. Returns the tokens that a decision hits. */
 static double warm_up(struct kvb_pick *pick)
 {
 	uint64_t most = kvb_shape_nodes(&pick->shape) / 2 + 10000;
@@ -229,8 +230,8 @@ static double warm_up(struct kvb_pick *pick)
 	return (double)thread.hit_tokens / (double)thread.done;
 }
 
-/* One turn of all that is compared with each other, each other time in the other order, and one thread
- * on the other core: cores differ, too. */
+/* Runs one turn of each kind. Every second time the order is reversed, and single threads use
+ * the other core, since cores differ. */
 static void run_turn(struct kvb_pick *pick, const struct kvb_chase *chase, double seconds,
 	unsigned turn, struct work work[WORKS])
 {
@@ -248,7 +249,7 @@ static void run_turn(struct kvb_pick *pick, const struct kvb_chase *chase, doubl
 	}
 }
 
-/* Rates of one thread and of all, and how they compare. */
+/* Computes the rates of one thread and of all, and their ratios. */
 static void compare(struct kvb_pick *pick, const struct kvb_chase *chase, double seconds,
 	struct results *results, unsigned r)
 {
@@ -303,7 +304,8 @@ static double median(const struct results *results, enum figure figure)
 	return count % 2 == 1 ? values[count / 2] : (values[count / 2 - 1] + values[count / 2]) / 2;
 }
 
-/* A figure of one line of the table. `more`: further members, beginning with a comma, or "". */
+/* Prints a figure of one line of the table. `more`: further members, beginning with a comma, or
+ * "". */
 static void print(const struct kvb_pick *pick, const struct kvb_census *census, const char *metric,
 	double value, const char *unit, const char *more)
 {

@@ -48,7 +48,7 @@ static void add(struct body *body, const char *text)
 	body->len += len;
 }
 
-/* A word of two to eleven letters, with the shape of English ones. */
+/* Adds a word of two to eleven letters that looks English. */
 static void add_word(struct body *body)
 {
 	static const char *const starts[] = {"b", "c", "d", "f", "g", "h", "l", "m", "n", "p", "r",
@@ -232,7 +232,7 @@ static void measure(struct kvw_scan *scan, const char *name, size_t size, int ro
 	struct body body;
 
 	make(&body, name, size);
-	for (int round = -1; round < rounds; round++) { /* the first is not counted */
+	for (int round = -1; round < rounds; round++) { /* the first pass is not counted */
 		double start = now_s(), middle;
 
 		for (int i = 0; i < repeat * 20; i++)

@@ -27,7 +27,7 @@ struct work {
 	struct kvt_segment segment;
 	uint8_t *plain, *sealed, *tags;
 	EVP_CIPHER_CTX *ctx;
-	uint64_t count; /* chunks in a round */
+	uint64_t count; /* number of chunks in a round */
 };
 
 static void die(const char *what)
@@ -70,7 +70,7 @@ static void run_peer(struct work *w, int seal)
 	if (seal)
 		EVP_CipherFinal_ex(w->ctx, tag, &n);
 	else if (EVP_CIPHER_CTX_ctrl(w->ctx, EVP_CTRL_AEAD_SET_TAG, 16, tag) == 1)
-		EVP_CipherFinal_ex(w->ctx, tag, &n); /* the tag is wrong; its cost is the same */
+		EVP_CipherFinal_ex(w->ctx, tag, &n); /* the tag is wrong, which costs the same */
 }
 
 static void seal_peer(struct work *w)
@@ -105,7 +105,7 @@ static void compare(struct work *w, const char *name, void (*ours)(struct work *
 	double own[ROUNDS], other[ROUNDS], ratio[ROUNDS];
 
 	for (int i = 0; i < ROUNDS; i++) {
-		seal_ours(w); /* so that there is something to open */
+		seal_ours(w); /* seals the chunks that are opened below */
 		own[i] = rate(w, ours);
 		other[i] = rate(w, peer);
 		ratio[i] = own[i] / other[i];

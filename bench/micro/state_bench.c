@@ -28,7 +28,7 @@
 
 #define WORKERS   64
 #define CHUNKS    (2 * KVW_RADIX_RUN)
-#define PAUSE_NS  200000 /* between two requests */
+#define PAUSE_NS  200000 /* ns between two requests */
 #define SAMPLES   2000000
 #define MOST      (UINT64_C(1) << 40)
 #define UNLIMITED (UINT64_C(1) << 40)
@@ -140,7 +140,7 @@ static enum kvw_err put(void *arg, enum kvw_keep_kind kind, const void *record, 
 	return kvw_state_write(&keeper->writer, kind, record, len);
 }
 
-/* As state.c writes them. */
+/* Writes the workers as the router's state.c does. */
 static void put_workers(struct keeper *keeper)
 {
 	struct {
@@ -157,7 +157,7 @@ static void put_workers(struct keeper *keeper)
 	}
 }
 
-/* Returns the bytes. */
+/* Writes a snapshot and returns its bytes. */
 static uint64_t write_snapshot(struct kvw_radix *tree, int fd)
 {
 	struct keeper *keeper = calloc(1, sizeof(*keeper));
@@ -208,7 +208,7 @@ static void recall(struct kvw_radix *tree, struct kvw_state_reader *reader, int 
 
 static struct kvw_radix *make_tree(uint64_t nodes)
 {
-	/* A slot and half a bucket for each, and room for the nodes to come. */
+	/* memory for a slot and half a bucket per node, and for further nodes */
 	struct kvw_radix_options options = {.bytes = nodes * 300 + (UINT64_C(64) << 20), .seed = 7};
 	struct kvw_radix *tree;
 
@@ -217,7 +217,7 @@ static struct kvw_radix *make_tree(uint64_t nodes)
 	return tree;
 }
 
-/* Requests for some seconds alone. */
+/* Measures requests for some seconds while no snapshot is written. */
 static void measure_alone(struct asker *asker, double seconds)
 {
 	const struct timespec wait = {(time_t)seconds, (long)((seconds - (double)(time_t)seconds) * 1e9)};

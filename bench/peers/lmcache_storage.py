@@ -86,7 +86,7 @@ def measured(times, cpu, options):
 
 
 def run(options, work):
-    """Times work(n) for each chunk."""
+    """Calls work(n) for each chunk and measures each call."""
     times, before = [], cpu_seconds()
     for number in range(options.chunks):
         begin = time.perf_counter()
@@ -117,7 +117,7 @@ def disk_round(options, rows, folder):
     objects = filled(storage, shape, options.chunks)
 
     written = threading.Event()
-    insert_key = disk.insert_key  # what the backend calls when a file is there
+    insert_key = disk.insert_key  # LMCache's disk backend calls this when a file is complete
 
     def insert_and_tell(*args, **more):
         insert_key(*args, **more)
@@ -157,7 +157,7 @@ def main():
         row = {name: statistics.median(f[name] for f in figures) for name in figures[0]}
         print(json.dumps({"op": op, **row}), file=OUT)
     OUT.flush()
-    os._exit(0)  # its threads do not end by themselves
+    os._exit(0)  # LMCache's threads do not end by themselves
 
 
 if __name__ == "__main__":

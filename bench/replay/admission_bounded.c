@@ -15,9 +15,11 @@
 
 #define ENDLESS UINT32_MAX
 
-/* Bounds and where they are published; the parameter in admissions.def is a row. */
+/* Bounds, with the place of their publication; the parameter in admissions.def is a row's
+ * number. */
 static const struct bounds {
-	uint32_t total; /* at all workers together; 0: so many at each, on average */
+	/* most requests at all workers together; 0: `each` times the number of workers */
+	uint32_t total;
 	uint32_t each;
 	uint32_t queue; /* waiting */
 	int64_t timeout_ns;
@@ -25,10 +27,11 @@ static const struct bounds {
 	{32768, 0, 100, INT64_C(60000000000)}, /* vllm-router */
 	{256, 0, 100, INT64_C(60000000000)},   /* SGLang's gateway */
 	{0, 16, ENDLESS, INT64_C(5000000000)}, /* HAProxy, nginx */
-	{0, 16, ENDLESS, INT64_C(1200000000)}, /* the best of several for the recorded trace */
+	/* HAProxy, with the best of several bounds for the recorded trace */
+	{0, 16, ENDLESS, INT64_C(1200000000)},
 };
 
-/* A request that waits. */
+/* A waiting request. */
 struct entry {
 	uint32_t job;
 	int64_t came_ns;

@@ -12,7 +12,7 @@
 struct gate {
 	const struct kvb_fleet *fleet;
 	uint32_t most;  /* the parameter in admissions.def */
-	uint32_t *jobs; /* that came at this moment, in their order */
+	uint32_t *jobs; /* jobs that came at this moment, in their order */
 	uint32_t first, count;
 };
 

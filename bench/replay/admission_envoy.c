@@ -40,13 +40,13 @@ struct gate {
 	uint64_t random;
 	double min_rtt_s;
 	int64_t epoch_ns;      /* requests sent before are not measured */
-	int64_t sample_due_ns; /* INT64_MAX: not */
+	int64_t sample_due_ns; /* INT64_MAX: no sample is taken */
 	int64_t measure_due_ns;
 	uint32_t limit, least;
 	uint32_t deferred; /* the limit that comes back after a measurement; 0: none is under way */
 	uint32_t at_least; /* in a row */
 	uint32_t outstanding;
-	uint32_t *jobs; /* that came at this moment, in their order */
+	uint32_t *jobs; /* jobs that came at this moment, in their order */
 	uint32_t first, count;
 };
 
@@ -110,7 +110,7 @@ static void sample(struct gate *gate)
 	set_limit(gate, (uint32_t)fmax(gate->least, fmin(MOST, limit)), due_ns);
 }
 
-/* All timers until now. Intervals without samples change nothing. */
+/* Runs all timers that are due by now. Intervals without samples change nothing. */
 static void catch_up(struct gate *gate, int64_t now_ns)
 {
 	for (;;) {

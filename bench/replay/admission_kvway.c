@@ -25,7 +25,8 @@ struct gate {
 	struct kvw_cost *costs;
 	int64_t looked_ns;
 	uint32_t at_once; /* job that need not wait, to be sent next; KVB_NO_JOB: none */
-	bool placed;      /* to the worker where it was judged to go, not where the strategy wishes */
+	/* sent to the worker that the gate has chosen, not to the strategy's choice */
+	bool placed;
 };
 
 static void *create(const struct kvb_admission_env *env)
@@ -68,8 +69,8 @@ static bool judge(void *user, struct kvw_entrant *e, int64_t now_ns)
 	return kvw_gate_judge(&g->gate, e, &set, g->costs, &wish, now_ns);
 }
 
-/* As src/router/proxy/admit.c: the request goes on at once, where the strategy wishes or where it was judged to go,
- * or it waits. */
+/* Does what src/router/proxy/admit.c does: the request goes on at once, to the strategy's or the
+ * gate's worker, or it waits. */
 static void arrive(void *self, uint32_t job, int64_t now_ns)
 {
 	struct gate *g = self;
@@ -140,7 +141,7 @@ static int64_t wake(void *self, int64_t now_ns)
 {
 	const struct kvw_gate *gate = &((struct gate *)self)->gate;
 
-	/* An empty gate only has to report to other loops, and there are none. */
+	/* An empty gate has timers only for reports to other loops, and here is one loop. */
 	return kvw_gate_waiting(gate) > 0 ? kvw_gate_wake_ns(gate, now_ns) : INT64_MAX;
 }
 
@@ -163,7 +164,7 @@ static void token(void *self, uint32_t job, bool first, bool last, int64_t now_n
 		kvw_gate_ended(&g->gate, &g->entrants[job], now_ns);
 }
 
-/* As if every stream had reported its token. */
+/* Reports a step's tokens to the gate, as the proxy does for every stream. */
 static void step(void *self, uint32_t worker, int64_t ns, uint32_t decoded, int64_t now_ns)
 {
 	struct gate *g = self;

@@ -60,7 +60,7 @@ static uint32_t take_oldest(const struct gate *gate, struct band *band)
 	return job;
 }
 
-/* When the oldest of a band is refused. */
+/* Returns when the oldest request of a band is refused. */
 static int64_t dead_ns(const struct gate *gate, const struct band *band)
 {
 	int64_t came_ns = gate->fleet->courses[band->jobs[band->first]].asked_ns;

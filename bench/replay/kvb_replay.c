@@ -63,7 +63,7 @@ static const char usage[] =
 	"  -c, --config FILE       kvway's configuration (default: its defaults)\n"
 	"  --list           prints policies, admissions and scenarios\n";
 
-#define LOST_NS INT64_C(60000000000) /* Redis goes then, with --sharing lost */
+#define LOST_NS INT64_C(60000000000) /* with --sharing lost: when Redis becomes unreachable */
 
 struct options {
 	const char *trace, *scenario, *policy, *admission, *config;
@@ -72,8 +72,8 @@ struct options {
 	uint64_t seed;
 	size_t requests;
 	struct kvb_fleet_options fleet;
-	struct kvb_profile profile; /* if one of its figures is changed */
-	double context_ns;          /* below 0: the profile's */
+	struct kvb_profile profile; /* the profile, if an option changes one of its figures */
+	double context_ns;          /* below 0: the profile's value */
 	struct kvb_routers routers;
 	bool list, spread;
 	int64_t pause_ns;
@@ -119,7 +119,7 @@ enum {
 	OPT_MP_PREFETCH,
 };
 
-/* A number within low..high, or the program ends. */
+/* Parses a number; ends the program unless it lies within low..high. */
 static double number(const char *option, const char *text, double low, double high)
 {
 	char *end = NULL;
@@ -133,7 +133,8 @@ static double number(const char *option, const char *text, double low, double hi
 	return value;
 }
 
-/* Which of the words it is, the last one being NULL; or the program ends. */
+/* Returns the index of text among the words, which end with NULL; ends the program if it is none of
+ * them. */
 static int word(const char *option, const char *text, const char *const *words)
 {
 	for (int i = 0; words[i] != NULL; i++)
@@ -143,7 +144,7 @@ static int word(const char *option, const char *text, const char *const *words)
 	exit(2);
 }
 
-/* Options of several routers. False: it is another one. */
+/* Takes an option about several routers. Returns false if the option is another one. */
 static bool take_routers(struct kvb_routers *routers, int option, const char *text)
 {
 	static const char *const sharing[] = {"off", "on", "lost", NULL};
@@ -175,7 +176,7 @@ static bool take_routers(struct kvb_routers *routers, int option, const char *te
 	}
 }
 
-/* Options of workers with roles. False: it is another one. */
+/* Takes an option about workers with roles. Returns false if the option is another one. */
 static bool take_pd(struct kvb_pd_options *pd, int option, const char *text)
 {
 	static const char *const whole[] = {"off", "on", NULL};
@@ -422,7 +423,7 @@ static void print_list(void)
 	json_decref(all);
 }
 
-/* Figures that are not known are left out. */
+/* Adds a figure to the object; leaves out figures that are not known. */
 static void set(json_t *out, const char *key, double value)
 {
 	if (!isnan(value))
@@ -547,7 +548,7 @@ static struct kvw_config *load_config(const char *path)
 	return config;
 }
 
-/* As the router: the key, and nothing where no prices are compared. */
+/* Sets pd.whole as the router does: by the key, and false where the rule compares no prices. */
 static void set_whole(struct kvb_pd_options *pd, const struct kvw_config *config)
 {
 	if (pd->whole < 0)
@@ -581,7 +582,7 @@ static void make_jobs(struct options *o, struct kvb_jobs *jobs)
 	o->fleet.resets = scenario->resets;
 }
 
-/* Several routers are a policy and an admission that stand for several of each. */
+/* Replaces policy and admission by those that stand for several routers with one of each. */
 static void take_several(struct options *o, const struct kvb_policy **policy,
 	const struct kvb_admission **admission)
 {

@@ -24,10 +24,11 @@
 #define NO_WORKER      UINT16_MAX
 
 struct node {
-	uint64_t id; /* of the block and all before; 0: free slot */
+	uint64_t id; /* hash of the block and all blocks before it; 0: free slot */
 	uint32_t chars;
 	uint32_t depth;
-	uint16_t owner; /* worker that brought it first, while it holds it; else NO_WORKER */
+	/* first worker that got this block, while it holds the block; else NO_WORKER */
+	uint16_t owner;
 };
 
 struct cache_aware {
@@ -87,7 +88,7 @@ static void grow(struct cache_aware *ca)
 	free(old.sent);
 }
 
-/* A worker that holds the node; NO_WORKER if it was evicted everywhere. */
+/* Returns a worker that holds the node; NO_WORKER if all workers have evicted it. */
 static uint32_t holder_of(struct cache_aware *ca, size_t slot)
 {
 	struct node *node = &ca->nodes[slot];
@@ -98,7 +99,8 @@ static uint32_t holder_of(struct cache_aware *ca, size_t slot)
 	return node->owner;
 }
 
-/* Characters of the job that the tree has; *owner is the worker of its deepest node. */
+/* Returns how many characters of the job the tree has; *owner: the worker of the deepest such
+ * node. */
 static uint64_t match(struct cache_aware *ca, const struct kvb_job *job, uint32_t *owner)
 {
 	uint64_t chars = 0;
@@ -147,7 +149,7 @@ static void insert(struct cache_aware *ca, const struct kvb_job *job, uint32_t w
 	}
 }
 
-/* A node that a worker holds, to be evicted in this order: longest unsent first, leaves first. */
+/* A node of a worker, as eviction sorts them: longest not sent first, leaves first. */
 struct victim {
 	uint32_t sent, depth;
 	size_t slot;

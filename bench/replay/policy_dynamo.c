@@ -27,7 +27,7 @@ struct dynamo {
 	double prefill_scale;
 	struct used *slots; /* open addressing, linear */
 	size_t mask, filled;
-	double *active; /* by worker: distinct blocks in use */
+	double *active; /* number of distinct blocks in use, by worker */
 };
 
 static void *create(const struct kvb_policy_env *env)
@@ -48,7 +48,7 @@ static uint64_t key_of(uint64_t id, uint32_t worker)
 	return kvb_mix(id ^ kvb_mix(worker)) | 1;
 }
 
-/* The slot of a key, or the free one where it would stand. */
+/* Returns the slot of a key, or the free slot for it. */
 static struct used *slot_of(const struct dynamo *d, uint64_t key)
 {
 	size_t i = (key >> 1) & d->mask;
@@ -71,7 +71,7 @@ static void grow(struct dynamo *d)
 	free(old);
 }
 
-/* Frees a slot and moves up those behind that would no longer be found. */
+/* Frees a slot, and moves later entries up that could not be found otherwise. */
 static void take_out(struct dynamo *d, struct used *slot)
 {
 	size_t hole = (size_t)(slot - d->slots);
@@ -88,7 +88,7 @@ static void take_out(struct dynamo *d, struct used *slot)
 	d->slots[hole].key = 0;
 }
 
-/* Blocks of the i-th id of a prompt; the last may be partial. */
+/* Returns the number of blocks of a prompt's i-th id; the last block may count in part. */
 static double blocks_of(const struct kvb_job *job, uint32_t i)
 {
 	uint32_t left = job->input - i * KVB_ID_TOKENS;
@@ -96,7 +96,7 @@ static double blocks_of(const struct kvb_job *job, uint32_t i)
 	return (left < KVB_ID_TOKENS ? left : KVB_ID_TOKENS) / BLOCK;
 }
 
-/* Blocks of the prompt that are not in use on the worker. */
+/* Returns how many blocks of the prompt are not in use on the worker. */
 static double new_blocks(const struct dynamo *d, const struct kvb_job *job, uint32_t worker)
 {
 	double blocks = 0;

@@ -26,41 +26,41 @@
 #define TOKEN_BYTES  4u
 #define CHUNK_TOKENS 64u /* 256 bytes */
 
-/* What a worker's metrics have shown of its KV memory, and when they are read next. */
+/* The last reading of a worker's metrics about its KV memory, and the time of the next one. */
 struct reading {
 	struct kvw_room room;
 	int64_t next_ns;
 };
 
-/* One request as the proxy's exchange has it. */
+/* The part of a proxy's exchange that routing uses, for one request. */
 struct exchange {
 	struct kvw_decision decision;
 	struct kvw_lease lease;
-	/* Of a prompt that another worker prefills. */
+	/* for a prompt that another worker prefills: */
 	bool parted;
 	struct kvw_decision leg;
 	struct kvw_lease leg_lease;
-	double tokens;     /* to transfer, as predicted */
-	int64_t handed_ns; /* to the decoder */
+	double tokens;     /* predicted time of the transfer */
+	int64_t handed_ns; /* when the request went to the decoder */
 };
 
 struct kvway {
 	const struct kvb_fleet *fleet;
 	struct kvw_strategy *strategy;
 	struct kvw_load *loads;
-	struct kvw_load_board *board; /* where they lie */
+	struct kvw_load_board *board; /* memory of the loads */
 	struct kvw_candidate *items;
 	struct exchange *exchanges; /* by job */
-	struct kvw_chunk *chunks;   /* of the prompt that is picked for */
-	uint64_t *keys;             /* of its blocks; kvaware alone */
+	struct kvw_chunk *chunks;   /* chunks of the prompt for which a worker is picked */
+	uint64_t *keys;             /* keys of the prompt's blocks; kvaware alone */
 	struct kvb_events *events;  /* NULL: none */
 	struct reading *readings;   /* by worker */
-	int64_t scrape_interval_ns; /* how often the metrics are read */
+	int64_t scrape_interval_ns; /* time between two readings of a worker's metrics */
 	uint32_t forced;            /* the worker that the next pick takes; KVB_ROUTED: any */
 	struct kvw_exact_chain chain;
 	uint32_t count;
 	struct kvw_transfer transfer; /* learned */
-	struct kvw_cost *costs;       /* scratch: of a split */
+	struct kvw_cost *costs;       /* scratch memory for a split */
 };
 
 static struct kvw_strategy_options options_of(const struct kvb_policy_env *env)
@@ -85,7 +85,7 @@ static struct kvw_strategy_options options_of(const struct kvb_policy_env *env)
 	};
 }
 
-/* The worker's metrics as they are. */
+/* Reads a worker's metrics as they are now. */
 static void read_metrics(struct kvway *k, uint32_t w)
 {
 	struct kvb_engine_stats stats;
@@ -122,7 +122,7 @@ static void scrape(struct kvway *k, int64_t now_ns)
 	}
 }
 
-/* Whether the worker may have whole requests. */
+/* Returns whether the worker may have whole requests. */
 static bool serves(const struct kvway *k, uint32_t worker)
 {
 	const struct kvb_pd_options *pd = &k->fleet->options.pd;
@@ -187,7 +187,7 @@ static void *create(const struct kvb_policy_env *env)
 	return k;
 }
 
-/* The prompt as the body scan would hand it over: full chunks and a short one at the end. */
+/* Makes a prompt's chunks as the body scan does: full chunks and a short one at the end. */
 static uint32_t make_chunks(const struct kvb_job *job, struct kvw_chunk *chunks)
 {
 	uint32_t full = job->input / CHUNK_TOKENS;
@@ -203,7 +203,7 @@ static uint32_t make_chunks(const struct kvb_job *job, struct kvw_chunk *chunks)
 	return count;
 }
 
-/* The prompt's blocks by their engine's names. */
+/* Makes the keys of the prompt's blocks, as the engine names them. */
 static struct kvw_exact_chain make_chain(const struct kvway *k, const struct kvb_job *job)
 {
 	uint32_t size = k->fleet->options.block_size;
@@ -227,7 +227,7 @@ static struct kvw_route_request make_request(struct kvway *k, uint32_t job, int6
 		.tokens_per_unit = 1.0f / TOKEN_BYTES,
 		.seed = 1};
 
-	/* For a strategy that asks for no more the proxy does not read the prompt. */
+	/* The proxy reads the prompt only for strategies that ask for its content. */
 	if (k->strategy->ops->prepare >= KVW_PREPARE_CONTENT) {
 		k->count = make_chunks(j, k->chunks);
 		request.content_known = true;
@@ -297,7 +297,7 @@ uint32_t kvb_kvway_tokens(void *self, uint32_t job)
 	return kvw_request_tokens(&request);
 }
 
-/* The strategy picks that worker, whatever else it would; KVB_ROUTED: any that has whole requests. */
+/* Has the strategy pick that worker; KVB_ROUTED: any worker that may have whole requests. */
 static void pick_worker(struct kvway *k, const struct kvw_route_request *request, uint32_t worker,
 	int64_t now_ns, struct kvw_decision *out)
 {
@@ -313,7 +313,7 @@ static void pick_worker(struct kvway *k, const struct kvw_route_request *request
 		abort();
 }
 
-/* Costs of all workers, those that only prefill included, and what they say. */
+/* Computes the costs of all workers, prefillers included, and plans the pair by them. */
 static bool find_pair(struct kvway *k, const struct kvw_route_request *request, int64_t now_ns,
 	struct kvw_split *found)
 {
@@ -337,7 +337,8 @@ static bool find_pair(struct kvway *k, const struct kvw_route_request *request, 
 				       found->tokens >= rule->ratio * decision.prompt_tokens);
 }
 
-/* As src/router/proxy/steps: the pair is planned, then the strategy hears of both. */
+/* Does what src/router/proxy/steps do: plans the pair, then reports both workers to the
+ * strategy. */
 static bool pick_pair(struct kvway *k, const struct kvw_route_request *request,
 	struct exchange *exchange, int64_t now_ns)
 {

@@ -15,7 +15,7 @@
 
 #define AFFINITY     0.80
 #define TOKENS_PER_S 15928.0
-#define MATCH_TOKENS 131072u /* of a prompt are compared */
+#define MATCH_TOKENS 131072u /* most blocks of a prompt that are compared */
 #define MATCH_BLOCK  64u     /* tokens */
 
 struct llmd {
@@ -48,7 +48,8 @@ static uint32_t pick(void *self, uint32_t job, int64_t now_ns)
 	struct llmd *llmd = self;
 	const struct kvb_job *j = &llmd->fleet->jobs->items[job];
 	uint32_t workers = llmd->fleet->options.workers;
-	double best_ms[2] = {INFINITY, INFINITY}; /* of the others, of the sticky */
+	/* lowest cost of the other workers, and of the sticky ones */
+	double best_ms[2] = {INFINITY, INFINITY};
 	double costs[KVB_MAX_WORKERS];
 	bool sticky[KVB_MAX_WORKERS];
 

@@ -13,7 +13,7 @@
 struct lmetric {
 	const struct kvb_fleet *fleet;
 	uint64_t random;
-	double waiting; /* weight of the tokens that wait there */
+	double waiting; /* weight of the tokens that wait at a worker */
 };
 
 static void *create(const struct kvb_policy_env *env)

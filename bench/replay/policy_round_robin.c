@@ -12,7 +12,7 @@
 struct round_robin {
 	const struct kvb_fleet_options *options;
 	uint32_t next, next_prefiller;
-	uint32_t worker; /* that was picked last */
+	uint32_t worker; /* the worker that was picked last */
 };
 
 static void *create(const struct kvb_policy_env *env)

@@ -10,11 +10,12 @@
 #include "bench/load/mem.h"
 #include "bench/load/stats.h"
 
-#define AT_ONCE_NS INT64_C(100000000) /* a refusal this soon needs no deadline */
+/* a refusal within this time is soon, whatever the deadline */
+#define AT_ONCE_NS INT64_C(100000000)
 
 const struct kvb_replay_slo kvb_replay_slo = {2.0, 8192.0, 0.1};
 
-/* Sums on the way to the result. */
+/* Sums from which the result is made. */
 struct sums {
 	struct kvb_samples ttft, tpot, e2e;
 	double prompt, cached; /* tokens */
@@ -32,7 +33,8 @@ void kvb_tally_refusal(struct kvb_tally *tally, const struct kvb_job *job,
 	tally->late_s = fmax(tally->late_s, beyond_s);
 }
 
-/* What scenarios are about: the stalled worker, and how far the first prompt has spread. */
+/* Counts the figures of scenarios: requests sent to the stalled worker, workers that hold the first
+ * prompt. */
 static void count_odd(const struct kvb_fleet *fleet, struct kvb_replay_result *result)
 {
 	const struct kvb_oddity *odd = &fleet->options.odd;
@@ -78,7 +80,8 @@ static void count_workers(const struct kvb_fleet *fleet, struct kvb_replay_resul
 	result->imbalance = sum > 0 ? most * workers / sum : 1;
 }
 
-/* Seconds to the first token, from there to the last one, and for each further one. */
+/* Times of a request in seconds: to the first token, from there to the last one, per further
+ * token. */
 struct times {
 	double first_s, rest_s, each_s;
 };
@@ -114,7 +117,7 @@ static void count_answer(const struct kvb_job *job, const struct kvb_course *c, 
 	sums->cached += c->cached;
 }
 
-/* One program from its first job on. */
+/* Counts one program, from its first job on. */
 static void count_program(const struct kvb_fleet *fleet, uint32_t job,
 	struct kvb_replay_result *result, size_t *turns, size_t *good)
 {
@@ -209,7 +212,7 @@ static void count_times(struct sums *sums, struct kvb_replay_result *result)
 	kvb_samples_finish(&sums->e2e);
 }
 
-/* Seconds between tokens that a share of all pairs of tokens does not exceed. */
+/* Returns the time between tokens, in seconds, that this share of all pairs does not exceed. */
 static double gap_percentile(const struct kvb_fleet *fleet, double share)
 {
 	uint64_t all = 0, seen = 0;
@@ -244,7 +247,7 @@ struct kvb_replay_result kvb_replay_count(const struct kvb_fleet *fleet,
 		const struct kvb_course *c = &fleet->courses[j];
 		const struct kvb_job *job = &fleet->jobs->items[j];
 
-		/* Each is answered, or refused for good, or its program had given up before. */
+		/* Each job was answered or refused for good, or its program had given up before. */
 		assert(!c->waiting && (c->came ? c->ended != c->refused : fleet->jobs->retry));
 		if (job->direct != KVB_ROUTED || !c->came)
 			continue;
@@ -257,7 +260,7 @@ struct kvb_replay_result kvb_replay_count(const struct kvb_fleet *fleet,
 		if (policy->ops->foretold != NULL) {
 			double told = policy->ops->foretold(policy_state, (uint32_t)j);
 
-			/* Did the policy know what the engine would reuse? */
+			/* Counts whether the policy predicted what the engine reused. */
 			sums.foretold += fabs(told - c->cached) <= fleet->options.block_size;
 		}
 		result.last_s = fmax(result.last_s, (double)c->end_ns / 1e9);

@@ -21,10 +21,11 @@ struct event {
 	enum what what;
 };
 
-/* The user of one engine's watch. */
+/* Argument of the callback that watches one engine. */
 struct watched {
 	struct kvb_events *events;
-	const struct watched *before; /* of another router, which gets it as well; NULL: none */
+	/* watch of another router, which gets the events as well; NULL: none */
+	const struct watched *before;
 	uint32_t worker;
 };
 
@@ -34,7 +35,8 @@ struct kvb_events {
 	int64_t delay_ns;
 	struct event *ring; /* [capacity], a power of two */
 	size_t capacity;
-	size_t first, end; /* counted without wrapping */
+	/* positions that grow without wrapping; an index is one modulo capacity */
+	size_t first, end;
 	struct watched *watched;
 };
 
@@ -111,7 +113,7 @@ void kvb_events_destroy(struct kvb_events *events)
 	free(events);
 }
 
-/* Takes the events of one kind and worker that come next, up to RUN. */
+/* Hands over the next events as long as they are of one kind and worker, at most RUN. */
 static void hand_over(struct kvb_events *events, int64_t now_ns)
 {
 	struct kvw_kvindex *index = kvw_exact_index(events->exact);

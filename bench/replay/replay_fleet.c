@@ -48,7 +48,7 @@ struct kvb_fleet *kvb_fleet_create(
 		fleet->options.ranks = 1;
 	assert(options->workers % fleet->options.ranks == 0);
 	fleet->jobs = jobs;
-	/* kvw_load stands on a cache line of its own. */
+	/* kvw_load is aligned to a cache line. */
 	fleet->workers = aligned_alloc(64, options->workers * sizeof(fleet->workers[0]));
 	if (fleet->workers == NULL)
 		abort();
@@ -87,8 +87,8 @@ static bool holds(const struct kvb_fleet *fleet, const struct kvb_fleet_worker *
 		worker->engine, kvb_job_block(job, fleet->options.block_size, block));
 }
 
-/* Leading blocks in the engine's cache. A cache gives up the tail of a prompt before its head, so
- * the end of what it holds is found by halving. */
+/* Returns how many leading blocks the engine's cache holds. A cache evicts the tail of a prompt
+ * before its head, so binary search finds the end. */
 static uint32_t held_blocks(const struct kvb_fleet *fleet, const struct kvb_fleet_worker *worker,
 	const struct kvb_job *job)
 {
@@ -154,7 +154,7 @@ static void list_remove(struct kvb_fleet *fleet, struct kvb_fleet_worker *worker
 		fleet->courses[course->after].before = course->before;
 }
 
-/* Gives an engine the job, which is to answer so many tokens. */
+/* Gives an engine the job, which answers with so many tokens. */
 static void submit(struct kvb_fleet *fleet, uint32_t job, uint32_t worker, uint32_t output,
 	int64_t now_ns)
 {
@@ -224,7 +224,7 @@ void kvb_fleet_hand_over(struct kvb_fleet *fleet, uint32_t job, int64_t now_ns)
 	submit(fleet, job, course->worker, fleet->jobs->items[job].output, now_ns);
 }
 
-/* All that is under way leaves the engine and comes back in its old order. */
+/* Empties an engine's cache: its requests leave the engine and come back in their old order. */
 static void reset(struct kvb_fleet *fleet, uint32_t worker, int64_t now_ns)
 {
 	struct kvb_fleet_worker *w = &fleet->workers[worker];
@@ -278,7 +278,7 @@ void kvb_fleet_wake(struct kvb_fleet *fleet, uint32_t worker, int64_t now_ns)
 			fleet->workers[w].until_ns = until_ns;
 }
 
-/* What a step's tokens are handed through. */
+/* The arguments with which a step's tokens are reported. */
 struct handing {
 	struct kvb_fleet *fleet;
 	kvb_fleet_token_fn *fn;
@@ -286,7 +286,7 @@ struct handing {
 	int64_t now_ns;
 };
 
-/* The class of a time between two tokens. */
+/* Returns the class that counts a time between two tokens. */
 static uint32_t gap_of(int64_t ns)
 {
 	double place = ns > 1 ? 64 * log2((double)ns) : 0;

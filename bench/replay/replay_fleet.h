@@ -32,7 +32,7 @@ struct kvb_oddity {
  * run there start again, as with vLLM's reset_running_requests. All zeroes: none is emptied. */
 struct kvb_resets {
 	int64_t begin_ns; /* of worker 0 */
-	int64_t every_ns; /* the next worker's; 0: never */
+	int64_t every_ns; /* when the next worker's cache is emptied; 0: never */
 };
 
 /* Times between tokens are counted in 64 classes to each doubling, up to 2^42 ns. */
@@ -45,14 +45,15 @@ struct kvb_fleet_options {
 	const struct kvb_profile *profile; /* borrowed */
 	uint32_t block_size;               /* in tokens; divides KVB_ID_TOKENS */
 	uint32_t kv_tokens;                /* tokens in the KV cache of each worker */
-	uint32_t max_batched_tokens;       /* of a step */
+	uint32_t max_batched_tokens;       /* most tokens of a step */
 	uint32_t max_seqs;                 /* most sequences that run at once on a worker */
-	struct kvb_oddity odd;             /* of worker 0 */
+	struct kvb_oddity odd;             /* how worker 0 differs */
 	struct kvb_resets resets;
 	struct kvb_pd_options pd;
 	struct kvb_mp_options mp;
-	uint32_t ranks; /* of a server, which compute their steps together; 1: each is alone */
-	const struct kvb_routers *routers; /* for the policy `routers`; NULL: there is one */
+	/* workers per server, which compute their steps together; 1: each is alone */
+	uint32_t ranks;
+	const struct kvb_routers *routers; /* for the policy `routers`; NULL: one router */
 };
 
 /* The data that a router has about one worker from its own traffic. */
@@ -65,10 +66,10 @@ struct kvb_sent {
 		load; /* the same in seconds by the profile's own figures, decreasing with time */
 };
 
-/* One request's way through. */
+/* The course of one request. */
 struct kvb_course {
 	int64_t due_ns;   /* when it first arrived; if refused, it may arrive again */
-	int64_t asked_ns; /* when it came last */
+	int64_t asked_ns; /* when it arrived the last time */
 	/* when it was sent to a worker; first_ns 0: it has no token yet */
 	int64_t sent_ns, first_ns, end_ns;
 	uint32_t refusals;
@@ -77,9 +78,9 @@ struct kvb_course {
 	int64_t prefilled_ns, token_ns; /* the last token; of the prefiller, if there is one */
 	uint32_t predicted;              /* result of kvb_fleet_hit() when it was sent */
 	uint32_t cached;                 /* number of tokens that the engine reused */
-	bool came, waiting, sent, ended; /* waiting: at the admission */
-	bool refused;                    /* for good */
-	bool to_pull;                    /* what was prefilled for it */
+	bool came, waiting, sent, ended; /* waiting: the admission holds it */
+	bool refused;                    /* refused for good */
+	bool to_pull;                    /* its worker pulls KV that was prefilled for it */
 	struct kvw_lease lease;
 	struct kvb_seq *seq; /* on the prefiller, then on the worker */
 	/* neighbours in the worker's list of unanswered jobs; KVB_NO_JOB: none */
@@ -88,11 +89,11 @@ struct kvb_course {
 
 struct kvb_fleet_worker {
 	struct kvb_engine *engine;
-	struct kvb_profile profile; /* the worker's own profile, since one worker may be slower */
+	struct kvb_profile profile; /* the worker's own profile, since worker 0 may be slower */
 	struct kvb_oddity odd;
 	struct kvb_sent sent;
 	uint32_t unanswered; /* first job of the list; KVB_NO_JOB: none */
-	bool busy;           /* in a step, or stalled */
+	bool busy;           /* true: in a step, or stalled */
 	bool stalled;
 	int64_t began_ns, until_ns; /* of that */
 	uint32_t decoded; /* tokens of the step, without those that were the first of an answer */
@@ -104,8 +105,8 @@ struct kvb_fleet {
 	const struct kvb_jobs *jobs; /* borrowed */
 	struct kvb_fleet_worker *workers;
 	struct kvb_course *courses; /* by job */
-	uint64_t *hashes;           /* used for the blocks of one prompt */
-	int64_t now_ns;             /* of the last call */
+	uint64_t *hashes;           /* scratch memory for the blocks of one prompt */
+	int64_t now_ns;             /* time of the last call */
 	struct kvb_pd pd;
 	struct kvb_mp mp;
 	uint64_t gaps[KVB_GAPS];    /* between tokens, by kvb_gap() */

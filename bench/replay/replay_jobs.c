@@ -64,7 +64,7 @@ void kvb_jobs_direct(struct kvb_jobs *jobs, uint32_t job, uint32_t worker)
 	jobs->items[job].direct = worker;
 }
 
-/* Prompts of a trace whose ids are fewer than their tokens need are cut to what is known. */
+/* A prompt whose ids cover fewer tokens than it has is cut to the tokens that they cover. */
 void kvb_jobs_from_trace(struct kvb_jobs *jobs, const struct kvb_trace *trace, double scale)
 {
 	for (size_t i = 0; i < trace->count; i++) {

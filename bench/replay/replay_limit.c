@@ -10,7 +10,7 @@
 
 #include "bench/load/mem.h"
 
-/* One request's prefill. */
+/* The prefill of one request. */
 struct task {
 	double release, work, deadline;
 	double left;
@@ -20,21 +20,21 @@ struct task {
 struct limit {
 	const struct kvb_fleet_options *options;
 	const struct kvb_jobs *jobs;
-	struct task *tasks; /* by release where jobs have times of their own */
+	struct task *tasks; /* sorted by release time, if no job follows another */
 	size_t count;
-	double speed;   /* of the machine, in workers */
-	double base_ns; /* an engine's shortest step */
+	double speed;   /* speed of the one machine, in workers */
+	double base_ns; /* time of an engine's shortest step */
 	double cached;  /* tokens */
 	double prompt;  /* tokens */
 };
 
-/* Ids seen, open addressing; 0 is free. */
+/* A set of ids with open addressing; 0 is a free slot. */
 struct seen {
 	uint64_t *ids;
 	size_t mask;
 };
 
-/* True if the id was new. */
+/* Adds an id; returns true if it was new. */
 static bool see(struct seen *seen, uint64_t id)
 {
 	size_t i = id & seen->mask;
@@ -60,7 +60,8 @@ static struct seen seen_make(const struct kvb_jobs *jobs)
 	return seen;
 }
 
-/* Nanoseconds for the whole machine. Each step of at most max_batched_tokens costs its base. */
+/* Returns the nanoseconds that a prompt takes on the whole machine; each step of max_batched_tokens
+ * costs base_ns. */
 static double work_of(const struct limit *limit, const struct kvb_job *job, uint32_t hit)
 {
 	const struct kvb_profile *p = limit->options->profile;
@@ -103,7 +104,7 @@ static void make_tasks(struct limit *limit, double late)
 	free(seen.ids);
 }
 
-/* A heap of tasks, least key first. */
+/* A heap of tasks; the one with the least key is first. */
 struct heap {
 	struct task **items;
 	size_t count;
@@ -137,7 +138,7 @@ static void heap_add(struct heap *heap, struct task *task)
 	heap->items[i] = task;
 }
 
-/* Puts the first where it belongs, its key having grown, or takes it out. */
+/* Moves the first task to its new place after its key has grown, or removes it. */
 static void heap_drop(struct heap *heap)
 {
 	struct task *last = heap->items[--heap->count];
@@ -157,7 +158,7 @@ static void heap_drop(struct heap *heap)
 	heap->items[i] = last;
 }
 
-/* Mean time to first token, in ns, if the shortest remaining prefill always goes first. */
+/* Returns the mean time to first token in ns if the shortest remaining prefill always runs. */
 static double shortest_first(struct limit *limit)
 {
 	struct heap heap = {kvb_alloc(limit->count + 1, sizeof(struct task *)), 0, by_left};
@@ -221,7 +222,7 @@ static size_t must_fail(const struct limit *limit, double begin, double end)
 static size_t late_at_least(const struct limit *limit)
 {
 	struct heap heap = {kvb_alloc(limit->count + 1, sizeof(struct task *)), 0, by_deadline};
-	double begin = 0; /* of the span looked at */
+	double begin = 0; /* begin of the span that is examined */
 	double now = 0;
 	size_t late = 0;
 	size_t next = 0;
@@ -255,7 +256,8 @@ static size_t late_at_least(const struct limit *limit)
 	return late;
 }
 
-/* Requests that are late even alone on the machine, and the mean of their own work. */
+/* Returns how many requests are late even alone on the machine, and the mean time that each takes
+ * alone. */
 static size_t late_alone(const struct limit *limit, double *mean)
 {
 	size_t late = 0;
@@ -309,7 +311,7 @@ struct kvb_replay_result kvb_replay_limit(
 			limit.tasks[i].left = limit.tasks[i].work;
 		result.ttft_mean = shortest_first(&limit);
 	}
-	/* The last piece of a prompt is a step of its own engine at least. */
+	/* The last piece of a prompt takes at least one step of its engine. */
 	result.ttft_mean = result.ttft_mean / 1e9;
 	result.tpot_mean = each_s;
 	result.e2e_mean = result.ttft_mean + decoding_s;

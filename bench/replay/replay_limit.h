@@ -20,7 +20,8 @@
 
 #include "bench/replay/replay_run.h"
 
-/* As kvb_replay_run, but percentiles are NAN, and the share of workers is NULL. */
+/* Computes bounds in the form of kvb_replay_run's result; percentiles are NAN, the shares of
+ * workers NULL. */
 struct kvb_replay_result kvb_replay_limit(
 	const struct kvb_fleet_options *options, const struct kvb_jobs *jobs, double late);
 

@@ -40,7 +40,7 @@ static uint32_t job_of(const struct kvb_fleet *fleet, const struct kvb_seq *seq)
 	return (uint32_t)((const struct kvb_course *)seq->user - fleet->courses);
 }
 
-/* A decoder pulls a prompt once: what is lost by preemption is computed. */
+/* Begins a decoder's pull of a prompt. It pulls once: after a preemption it computes the prompt. */
 static bool ask(void *user, struct kvb_seq *seq, int64_t now_ns, uint32_t hits, uint32_t *tokens)
 {
 	struct kvb_fleet *fleet = user;

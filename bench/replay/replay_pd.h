@@ -18,12 +18,13 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* When a prompt is split: from `threshold` tokens on that the decoder lacks; below 0: by predicted
- * seconds. */
+/* The rule that splits a prompt: if the decoder lacks `threshold` tokens or more; below 0: if it
+ * takes fewer predicted seconds. */
 struct kvb_pd_rule {
 	const char *name;
 	int64_t threshold;
-	double ratio; /* or if the decoder lacks so much of the prompt; 0: this does not count */
+	/* also split if the decoder lacks this share of the prompt; 0: no such rule */
+	double ratio;
 	const char *source;
 };
 
@@ -38,30 +39,31 @@ struct kvb_pd_options {
 	 * -1: as the configuration says */
 	int whole;
 	const struct kvb_pd_rule *rule; /* borrowed */
-	double bytes_per_ns;            /* of a worker's link, each way */
-	int64_t fixed_ns;               /* of a transfer */
+	double bytes_per_ns;            /* speed of a worker's link, each way */
+	int64_t fixed_ns;               /* time of a transfer besides its bytes */
 	int64_t lease_ns;               /* 0: it does not expire */
-	double wrong_share;             /* of parameters that decoders do not understand */
+	/* share of transfers whose parameters decoders do not understand */
+	double wrong_share;
 };
 
-/* What became of the requests of two legs. */
+/* Counts of the requests with two legs, by what happened to them. */
 struct kvb_pd_counts {
 	uint64_t split, pulled, expired, recomputed;
-	double pulled_tokens; /* that were transferred */
+	double pulled_tokens; /* tokens that were transferred */
 };
 
-/* A pull under way. */
+/* A decoder's pull of blocks that is under way. */
 struct kvb_pd_pull {
 	int64_t end_ns;
 	uint32_t job;
 };
 
-/* Of a fleet; zeroed without roles. */
+/* State of a fleet with roles; zeroed for a fleet without. */
 struct kvb_pd {
 	struct kvb_pd_counts counts;
 	struct kvb_pd_pull *pulls; /* owned; in no order */
 	uint32_t pull_count, pull_room;
-	int64_t *in_ns, *out_ns; /* by worker: its link is free from then on */
+	int64_t *in_ns, *out_ns; /* when each worker's link is free, by worker */
 };
 
 struct kvb_fleet;
@@ -81,12 +83,12 @@ static inline bool kvb_pd_decodes(const struct kvb_pd_options *pd, uint32_t work
 	return worker >= pd->prefillers;
 }
 
-/* Of a fleet whose engines exist. */
+/* Prepares the state of a fleet whose engines exist. */
 void kvb_pd_begin(struct kvb_fleet *fleet);
 void kvb_pd_finish(struct kvb_fleet *fleet);
-/* When the next pull ends; INT64_MAX: none is under way. */
+/* Returns when the next pull ends; INT64_MAX: none is under way. */
 int64_t kvb_pd_next_ns(const struct kvb_fleet *fleet);
-/* Pulls that end now. */
+/* Ends the pulls that are complete by now. */
 void kvb_pd_loaded(struct kvb_fleet *fleet, int64_t now_ns);
 
 #endif

@@ -28,7 +28,7 @@ struct kvb_policy_ops {
 	/* Optional; without it the policy splits nothing. Of the job that was just picked for: the
 	 * worker that prefills for the one that was picked; KVB_ROUTED: none does. */
 	uint32_t (*prefiller)(void *self, uint32_t job);
-	/* Optional. That worker is through with it. */
+	/* Optional. Called when the prefiller has finished the job. */
 	void (*prefilled)(void *self, uint32_t job, int64_t now_ns);
 	void (*first_token)(void *self, uint32_t job, int64_t now_ns); /* optional */
 	void (*done)(void *self, uint32_t job, int64_t now_ns);        /* optional */

@@ -14,12 +14,12 @@
 #include "bench/replay/policy_kvway.h"
 #include "sharing/replica.h"
 
-#define KEPT     64 /* messages of a router that may be under way */
+#define KEPT     64 /* most messages of a router that are under way */
 #define STALE_NS INT64_C(30000000000)
 
 /* A message under way. */
 struct said {
-	int64_t ns; /* when it was said */
+	int64_t ns; /* when it was sent */
 	size_t len; /* 0: none */
 	char *text;
 };
@@ -30,8 +30,8 @@ struct router {
 	struct kvw_replica *replica;
 	struct kvw_replica_worker *workers;
 	struct said said[KEPT];
-	uint64_t count;    /* of messages ever */
-	int64_t speaks_ns; /* next */
+	uint64_t count;    /* number of messages that were ever sent */
+	int64_t speaks_ns; /* when it sends the next message */
 	uint32_t *streams; /* answers that have begun, by worker */
 };
 
@@ -39,12 +39,12 @@ struct routers {
 	const struct kvb_fleet *fleet;
 	const struct kvb_routers *options;
 	struct router items[KVB_MOST_ROUTERS];
-	struct kvw_load_news *odd; /* of the peer that is none; NULL: there is none */
+	struct kvw_load_news *odd; /* messages of the false peer; NULL: no false peer */
 	char *text;                /* room for one message */
 	uint64_t odd_sequence;
 };
 
-/* Which router a request comes to. */
+/* Returns the router that gets a request. */
 static struct router *router_of(struct routers *r, uint32_t job)
 {
 	const struct kvb_job *j = &r->fleet->jobs->items[job];
@@ -53,7 +53,7 @@ static struct router *router_of(struct routers *r, uint32_t job)
 	return &r->items[kvb_mix(by) % r->options->count];
 }
 
-/* --- what they say to each other --- */
+/* --- messages between routers --- */
 
 static void speak(struct routers *r, struct router *router, int64_t now_ns)
 {
@@ -66,7 +66,7 @@ static void speak(struct routers *r, struct router *router, int64_t now_ns)
 	said->ns = now_ns;
 }
 
-/* The last that has arrived by now; NULL: none. */
+/* Returns the last message that has arrived by now; NULL: none. */
 static const struct said *last_of(const struct routers *r, const struct router *router, int64_t now_ns)
 {
 	for (uint64_t i = 0; i < router->count && i < KEPT; i++) {
@@ -119,7 +119,7 @@ static void exchange(struct routers *r, struct router *router, int64_t now_ns)
 		router->gate != NULL ? kvb_admission_kvway_shared(router->gate) : NULL, now_ns);
 }
 
-/* Whatever was due until now. */
+/* Does everything that is due by now. */
 static void catch_up(struct routers *r, int64_t now_ns)
 {
 	while (r->options->shared) {
@@ -301,7 +301,7 @@ static void gates_token(void *self, uint32_t job, bool first, bool last, int64_t
 	r->options->admission->ops->token(router->gate, job, first, last, now_ns);
 }
 
-/* Each hears of the tokens of its own streams. */
+/* Reports tokens to each router's gate, of its own streams alone. */
 static void gates_step(void *self, uint32_t worker, int64_t ns, uint32_t decoded, int64_t now_ns)
 {
 	struct routers *r = self;

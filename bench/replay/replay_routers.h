@@ -36,7 +36,7 @@ struct kvb_routers {
 	const struct kvb_admission *admission; /* admission of each replica: kvway or NULL */
 };
 
-/* Both read fleet->options.routers. */
+/* The policy and the admission; both read fleet->options.routers. */
 extern const struct kvb_policy_ops kvb_routers_ops;
 extern const struct kvb_admission_ops kvb_admission_routers_ops;
 

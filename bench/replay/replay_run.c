@@ -22,7 +22,7 @@ struct due {
 	uint32_t job;
 };
 
-/* First or last token of a job in a step, for the admission. */
+/* A job's first or last token in a step, which is reported to the admission later. */
 struct noted {
 	uint32_t job;
 	bool first, last;
@@ -37,12 +37,13 @@ struct run {
 	void *gate; /* the admission's state; NULL: none */
 	double late;
 	int64_t now_ns;
-	size_t next;      /* of the jobs with a time of their own */
+	size_t next;      /* number of the next job that is due by itself */
 	struct due *heap; /* earliest first; equal ones by job */
 	size_t heap_count;
-	struct noted *noted; /* of the step that has ended; room for each sequence of a worker */
+	/* tokens of the step that has ended; with room for each sequence of a worker */
+	struct noted *noted;
 	size_t noted_count;
-	uint64_t random; /* of the clients that come back */
+	uint64_t random; /* random state for the pauses of clients that come back */
 	struct kvb_tally tally;
 };
 
@@ -187,7 +188,7 @@ static bool send(struct run *run, uint32_t job)
 	return true;
 }
 
-/* What the admission lets go on. */
+/* Sends the requests that the admission lets go on. */
 static void admit(struct run *run)
 {
 	struct kvb_admission_answer answer = {0};

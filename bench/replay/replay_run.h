@@ -16,17 +16,18 @@ struct kvb_class_result {
 /* Figures of one replay, in seconds and shares; NAN: not known. */
 struct kvb_replay_result {
 	size_t requests; /* requests that came to the router; all other figures are about these */
-	double cached_share; /* of all prompt tokens */
+	double cached_share; /* share of all prompt tokens */
 	double ttft_mean, ttft_p50, ttft_p90, ttft_p99;
-	double gap_p99; /* between two tokens, to 1 % */
+	double gap_p99; /* times between two tokens, to 1 % */
 	double tpot_mean, tpot_p99, e2e_mean, e2e_p99;
-	double goodput; /* good answers of all */
+	double goodput; /* share of requests with a good answer */
 	/* Figures of programs, that is, of jobs that follow each other; NAN if there are none. */
 	/* share of all turns of the programs that began, also of turns that never came */
 	double turn_goodput;
-	double programs;          /* that began */
-	double programs_per_hour; /* that finished */
-	double programs_given_up; /* because one of their turns was refused too often */
+	double programs;          /* number of programs that began */
+	double programs_per_hour; /* programs that finished, per hour */
+	/* programs that gave up because one of their turns was refused too often */
+	double programs_given_up;
 	double refused_share;     /* share that got no answer; times are those of the others */
 	double refusals;          /* per request */
 	/* longest time that a request waited for its refusal beyond the limit that the SLO gives
@@ -41,7 +42,7 @@ struct kvb_replay_result {
 	/* share of predicted hits that were right within a block; NAN: no predictions */
 	double foretold;
 	double *share;    /* share of requests for each worker; owned; NULL: none */
-	/* of the requests that came while worker 0 stalled: the share sent to it */
+	/* share of the requests that came while worker 0 stalled and were sent to it */
 	double odd_share;
 	struct kvb_class_result classes[KVB_CLASSES];
 	uint32_t class_count; /* 1: all are alike */

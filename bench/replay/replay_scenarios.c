@@ -10,11 +10,11 @@
 
 #include "bench/load/mem.h"
 
-#define MAX_IDS 512 /* of a prompt: 262,144 tokens */
+#define MAX_IDS 512 /* most ids of a prompt: 262,144 tokens */
 #define HOT_IDS 24
 
 #define PROGRAM_PAUSE  6
-#define PROGRAM_TOKENS 150000u /* of the longest prompt of a program */
+#define PROGRAM_TOKENS 150000u /* tokens of a program's longest prompt */
 
 struct maker {
 	struct kvb_jobs *jobs;
@@ -32,13 +32,14 @@ static struct maker make_maker(struct kvb_jobs *jobs, double scale, uint32_t wor
 		.rate = scale * workers / 8};
 }
 
-/* Exponentially distributed. */
+/* Returns an exponentially distributed pause with this mean. */
 static double pause_s(struct maker *m, double mean)
 {
 	return -mean * log(1 - kvb_random(&m->random));
 }
 
-/* Log-normal with this median, at most `spread` times away from it in two thirds of all cases. */
+/* Returns a log-normal length with this median; two thirds lie within a factor of `spread` from
+ * it. */
 static uint32_t length(struct maker *m, double median, double spread, uint32_t most)
 {
 	double u = sqrt(-2 * log(1 - kvb_random(&m->random)));
@@ -48,7 +49,7 @@ static uint32_t length(struct maker *m, double median, double spread, uint32_t m
 	return value < 1 ? 1 : value > most ? most : (uint32_t)value;
 }
 
-/* Ids of blocks [from, to): new ones. */
+/* Gives blocks [from, to) new ids. */
 static void fill(struct maker *m, uint32_t from, uint32_t to)
 {
 	for (uint32_t i = from; i < to && i < MAX_IDS; i++)
@@ -106,7 +107,7 @@ static void chat(struct kvb_jobs *jobs, double scale, uint32_t workers, uint64_t
 	}
 }
 
-/* The same, a third of it not ours: those turns bypass the router, to a random worker. */
+/* Makes conversations of which every third turn bypasses the router, to a random worker. */
 static void foreign(struct kvb_jobs *jobs, double scale, uint32_t workers, uint64_t seed)
 {
 	uint64_t random = kvb_mix(seed + 1);
@@ -193,7 +194,7 @@ static void program(struct maker *m, double at_s)
 	}
 }
 
-/* Some 70 programs at once; one begins every six seconds, whatever becomes of the others. */
+/* Some 70 programs at once; one begins every six seconds, however long others take. */
 static void programs(struct kvb_jobs *jobs, double scale, uint32_t workers, uint64_t seed)
 {
 	struct maker m = make_maker(jobs, scale, workers, seed);
@@ -204,60 +205,57 @@ static void programs(struct kvb_jobs *jobs, double scale, uint32_t workers, uint
 	jobs->until_ns = INT64_C(1500000000000);
 }
 
-/* As uniform: one request in seven is of class 0, and the others of class 1 are too many. */
-static void two_classes(struct kvb_jobs *jobs, double scale, uint32_t workers, uint64_t seed)
+/* Requests that share nothing. Rates are those of eight workers; lengths are as length() has
+ * them. */
+struct unshared {
+	double per_s, until_s;
+	double input, input_spread;
+	double output, output_spread;
+	uint32_t most_input, most_output;
+	bool classes; /* one request in seven is of class 0, the others are of class 1 */
+};
+
+static void make_unshared(const struct unshared *u, struct kvb_jobs *jobs, double scale,
+	uint32_t workers, uint64_t seed)
 {
 	struct maker m = make_maker(jobs, scale, workers, seed);
 	double at_s = 0;
 
-	while ((at_s += pause_s(&m, 1 / (28 * m.rate))) < 200) {
-		uint32_t input = length(&m, 5000, 2.2, 60000);
+	while ((at_s += pause_s(&m, 1 / (u->per_s * m.rate))) < u->until_s) {
+		uint32_t input = length(&m, u->input, u->input_spread, u->most_input);
 		uint32_t job;
 
 		fill(&m, 0, blocks_of(input));
-		job = add(&m, at_s, input, length(&m, 200, 2, 2000));
-		jobs->items[job].class = kvb_random(&m.random) * 7 >= 1;
+		job = add(&m, at_s, input, length(&m, u->output, u->output_spread, u->most_output));
+		if (u->classes)
+			jobs->items[job].class = kvb_random(&m.random) * 7 >= 1;
 	}
+}
+
+/* Requests of class 1 alone are more than the fleet can answer. */
+static void two_classes(struct kvb_jobs *jobs, double scale, uint32_t workers, uint64_t seed)
+{
+	make_unshared(&(struct unshared){28, 200, 5000, 2.2, 200, 2, 60000, 2000, true}, jobs,
+		scale, workers, seed);
 }
 
 static void uniform(struct kvb_jobs *jobs, double scale, uint32_t workers, uint64_t seed)
 {
-	struct maker m = make_maker(jobs, scale, workers, seed);
-	double at_s = 0;
-
-	while ((at_s += pause_s(&m, 1 / (10 * m.rate))) < 400) {
-		uint32_t input = length(&m, 5000, 2.2, 60000);
-
-		fill(&m, 0, blocks_of(input));
-		add(&m, at_s, input, length(&m, 200, 2, 2000));
-	}
+	make_unshared(&(struct unshared){10, 400, 5000, 2.2, 200, 2, 60000, 2000, false}, jobs,
+		scale, workers, seed);
 }
 
-/* What bounds an engine is how many it runs at once, not their prompts. */
+/* The number of requests that an engine runs at once bounds it here, not the work of prompts. */
 static void lengthy(struct kvb_jobs *jobs, double scale, uint32_t workers, uint64_t seed)
 {
-	struct maker m = make_maker(jobs, scale, workers, seed);
-	double at_s = 0;
-
-	while ((at_s += pause_s(&m, 1 / (1.2 * m.rate))) < 900) {
-		uint32_t input = length(&m, 24000, 1.6, 120000);
-
-		fill(&m, 0, blocks_of(input));
-		add(&m, at_s, input, length(&m, 250, 1.6, 2000));
-	}
+	make_unshared(&(struct unshared){1.2, 900, 24000, 1.6, 250, 1.6, 120000, 2000, false}, jobs,
+		scale, workers, seed);
 }
 
 static void brief(struct kvb_jobs *jobs, double scale, uint32_t workers, uint64_t seed)
 {
-	struct maker m = make_maker(jobs, scale, workers, seed);
-	double at_s = 0;
-
-	while ((at_s += pause_s(&m, 1 / (40 * m.rate))) < 300) {
-		uint32_t input = length(&m, 256, 1.4, 2000);
-
-		fill(&m, 0, blocks_of(input));
-		add(&m, at_s, input, length(&m, 128, 1.4, 1000));
-	}
+	make_unshared(&(struct unshared){40, 300, 256, 1.4, 128, 1.4, 2000, 1000, false}, jobs,
+		scale, workers, seed);
 }
 
 const struct kvb_scenario kvb_scenarios[] = {

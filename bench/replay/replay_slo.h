@@ -4,8 +4,8 @@
 
 #include <stdint.h>
 
-/* A good answer came in time: its first token within ttft_s + input / tokens_per_s, and less than
- * tpot_s for each further token. */
+/* Limits of a good answer: its first token comes within ttft_s + input / tokens_per_s, each
+ * further token within tpot_s. */
 struct kvb_replay_slo {
 	double ttft_s, tokens_per_s, tpot_s;
 };

@@ -17,7 +17,7 @@
 #include "bench/sim/sim_options.h"
 #include "bench/sim/sim_worker.h"
 
-/* One thread with its loop. */
+/* One thread with its event loop. */
 struct loop {
 	struct event_base *base;
 	struct kvb_worker **workers; /* owned array */
@@ -84,7 +84,7 @@ static void write_ports(FILE *out, const struct kvb_options *options, const stru
 	fflush(out);
 }
 
-/* The file appears complete: written under another name, then renamed. */
+/* Writes a file under another name and renames it, so that it appears complete. */
 static bool announce(const struct kvb_options *options, const struct loop *loops)
 {
 	char name[4096];
@@ -133,7 +133,7 @@ static bool run(struct loop *loops, uint32_t threads)
 	sigset_t all, before;
 
 	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &before); /* signals are the main thread's */
+	pthread_sigmask(SIG_SETMASK, &all, &before); /* the main thread alone gets signals */
 	for (uint32_t i = 1; good && i < threads; i++)
 		loops[i].started = good =
 			pthread_create(&loops[i].thread, NULL, loop_run, &loops[i]) == 0;
@@ -159,7 +159,7 @@ int main(int argc, char **argv)
 	enum kvb_options_result parsed = kvb_options_parse(argc, argv, &options);
 	struct rlimit files;
 	struct loop *loops;
-	void *zmq; /* for the workers that publish KV events */
+	void *zmq; /* ZeroMQ's context, for workers that publish KV events */
 	bool good = true;
 
 	if (parsed != KVB_OPTIONS_RUN) {

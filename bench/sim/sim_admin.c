@@ -99,7 +99,7 @@ static void sim_stats(struct kvb_worker *worker, struct kvb_conn *conn)
 	kvb_reply_json(conn, 200, &out);
 }
 
-/* One line a finished answer, the oldest first: simulated moments and lengths. */
+/* Writes a line for each finished answer, the oldest first: simulated moments and lengths. */
 static void sim_times(struct kvb_worker *worker, struct kvb_conn *conn)
 {
 	struct kvb_reply reply = {.status = 200, .content_type = "text/csv"};

@@ -123,7 +123,7 @@ static void chat_plain(struct kvb_exchange *x)
 	kvb_buf_text(&x->out, ",\"ec_transfer_params\":null,\"metrics\":null}");
 }
 
-/* One event per choice says whose message begins, before the first token of any. */
+/* Sends an event per choice with the role of its message, before the first token of any choice. */
 static void send_roles(struct kvb_exchange *x)
 {
 	for (uint32_t i = 0; i < x->choice_count; i++) {
@@ -161,7 +161,7 @@ static void chat_token(struct kvb_exchange *x, const struct kvb_token_event *eve
 	if (event->opens)
 		send_roles(x);
 	if (x->tool != NULL && !event->first && !event->last)
-		return; /* a call is said at once; the rest of its tokens is silent */
+		return; /* one event has the whole call; its later tokens have none */
 	kvb_buf_text(&x->out, "data: ");
 	add_start(x, "chat.completion.chunk");
 	kvb_buf_printf(&x->out, "{\"index\":%u,\"delta\":", choice->index);

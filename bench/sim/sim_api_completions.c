@@ -10,9 +10,9 @@
 #include "bench/sim/sim_prompt.h"
 #include "bench/sim/sim_worker.h"
 
-#define DEFAULT_TOKENS 16 /* OpenAI's, without max_tokens */
+#define DEFAULT_TOKENS 16 /* OpenAI's default of max_tokens */
 
-/* One prompt: a string or a list of ids. */
+/* Reads one prompt: a string or a list of ids. */
 static bool read_prompt(struct kvb_tokens *out, const json_t *prompt, struct kvb_error *error)
 {
 	json_int_t bad = -1;
@@ -71,7 +71,7 @@ static bool completions_read(struct kvb_exchange *x, struct kvb_error *error)
 	if (!kvb_read_limit(x, "max_tokens", error) || !kvb_read_n(x, error) ||
 		!read_prompts(x, error))
 		return false;
-	x->natural_end = false; /* also the default is a limit */
+	x->natural_end = false; /* the default counts as a limit, too */
 	if (x->max_new == DEFAULT_TOKENS && json_object_get(x->body, "max_tokens") == NULL)
 		kvb_clip_default(x);
 	return true;

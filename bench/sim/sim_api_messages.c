@@ -12,7 +12,7 @@
 #include "bench/sim/sim_routes.h"
 #include "bench/sim/sim_worker.h"
 
-/* Tools, system and messages, however the keys are ordered. */
+/* Renders tools, system and messages in this order, whatever the order of the keys. */
 static bool render(struct kvb_tokens *out, const json_t *body, struct kvb_error *error)
 {
 	json_t *messages = json_object_get(body, "messages"),

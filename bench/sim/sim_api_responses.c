@@ -12,7 +12,8 @@
 #include "bench/sim/sim_prompt.h"
 #include "bench/sim/sim_worker.h"
 
-/* Items of a list: messages, with or without a type, or anything else that has content. */
+/* Renders the items of a list: messages, with or without a type, and other items that have
+ * content. */
 static bool render_items(struct kvb_tokens *out, const json_t *items)
 {
 	size_t i;
@@ -106,7 +107,7 @@ static void add_message_id(struct kvb_exchange *x)
 	kvb_buf_printf(&x->out, "\"msg_%s\"", x->id);
 }
 
-/* The finished message. */
+/* Writes the finished message. */
 static void add_item(struct kvb_exchange *x)
 {
 	kvb_buf_text(&x->out, "{\"id\":");
@@ -271,7 +272,7 @@ static void responses_end(struct kvb_exchange *x)
 	send_whole(x, "response.completed", true);
 }
 
-/* vLLM ends such a stream without a word. */
+/* Ends the stream without an error event, as vLLM does. */
 static void responses_failed(struct kvb_exchange *x, bool opened)
 {
 	(void)x;

@@ -74,7 +74,7 @@ void kvb_buf_printf(struct kvb_buf *buf, const char *format, ...)
 	buf->len += (size_t)len;
 }
 
-/* The two-character escape of a byte, or NULL. */
+/* Returns the two-character escape of a byte, or NULL. */
 static const char *short_escape(unsigned char c)
 {
 	switch (c) {
@@ -124,7 +124,7 @@ void kvb_buf_number(struct kvb_buf *buf, double value)
 	char text[40];
 	int digits = 0, exponent, decimals;
 
-	do /* the fewest digits that read back as the same value */
+	do /* tries the fewest digits first, until the text reads back as the same value */
 		snprintf(text, sizeof(text), "%.*e", digits, value);
 	while (strtod(text, NULL) != value && ++digits < 17);
 	exponent = value == 0 ? 0 : atoi(strchr(text, 'e') + 1);

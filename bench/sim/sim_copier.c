@@ -21,12 +21,12 @@ struct kvb_copier {
 	struct kvt *cache; /* borrowed */
 	uint32_t chunk_tokens;
 	uint64_t chunk_bytes;
-	uint8_t *device; /* where lease bytes are copied to; NULL: nowhere */
+	uint8_t *device; /* memory to which leased bytes are copied; NULL: they are not copied */
 	int fd;
 	pthread_t thread;
 	bool started;
 
-	pthread_mutex_t lock; /* for what follows */
+	pthread_mutex_t lock; /* guards the members below */
 	pthread_cond_t given;
 	struct kvb_copy_list todo, done;
 	bool ending;

@@ -48,8 +48,9 @@ STAILQ_HEAD(kvb_copy_list, kvb_copy);
 
 struct kvb_copier;
 
-/* Each put has so many bytes per chunk. `copies`: bytes of leases are copied before they are
- * checked, as to a device. Returns NULL if memory is short, or no thread could be started. */
+/* Starts a copier; each chunk that it puts has so many bytes. `copies`: leased bytes are copied
+ * before they are checked, as to a device. Returns NULL if memory is short, or no thread could
+ * be started. */
 struct kvb_copier *kvb_copier_create(
 	struct kvt *cache, uint32_t chunk_tokens, uint64_t chunk_bytes, bool copies);
 /* Finishes the jobs that it has, which are then in *left. NULL is allowed. */

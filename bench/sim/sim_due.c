@@ -3,7 +3,7 @@
 
 #define DIGITS_MOST 18 /* below 2^63 */
 
-/* A number at the start of the text; how many bytes it has, 0 if there is none. */
+/* Reads a number at the start of the text; returns its length in bytes, 0 if there is none. */
 static size_t read_number(const char *text, size_t len, int64_t *out)
 {
 	size_t i = 0;

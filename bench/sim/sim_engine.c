@@ -27,13 +27,13 @@
 #include "bench/sim/sim_token.h"
 
 enum { SEQ_IDLE, SEQ_WAITING, SEQ_RUNNING };
-/* Of a waiting sequence. It holds blocks from FETCHING on. */
+/* States of a waiting sequence with a lower tier. From FETCHING on it holds blocks. */
 enum { BEHIND_UNKNOWN, BEHIND_ASKING, BEHIND_KNOWN, BEHIND_FETCHING, BEHIND_FETCHED };
 
 struct kvb_engine {
 	struct kvb_engine_config config;
 	struct kvb_cache *cache;      /* owned */
-	struct kvb_seq *first, *last; /* waiting, in the order they will be admitted */
+	struct kvb_seq *first, *last; /* waiting sequences, in the order of admission */
 	struct kvb_seq **running;     /* config.max_seqs; owned array of borrowed sequences */
 	uint32_t running_count;
 	struct kvb_seq **batch; /* the step's sequences; NULL where one was removed */
@@ -111,7 +111,8 @@ uint32_t kvb_engine_longest(const struct kvb_engine *engine)
 	return kvb_cache_usable(engine->cache) * engine->config.block_size;
 }
 
-/* With room for the hashes and blocks of `longest` tokens, but no tokens. */
+/* Allocates a sequence with room for the hashes and blocks of `longest` tokens, and without
+ * tokens. */
 static struct kvb_seq *seq_alloc(
 	const struct kvb_engine *engine, uint32_t prompt_len, uint32_t max_new)
 {
@@ -238,7 +239,7 @@ static void wait_unlink(struct kvb_engine *engine, struct kvb_seq *seq)
 	engine->stats.waiting--;
 }
 
-/* Writes the one state of a waiting sequence and counts it. */
+/* Changes the state of a waiting sequence, and the counts of states. */
 static void set_behind(struct kvb_engine *engine, struct kvb_seq *seq, uint8_t behind)
 {
 	bool was = seq->behind == BEHIND_ASKING || seq->behind == BEHIND_FETCHING;
@@ -271,7 +272,7 @@ static void run_unlink(struct kvb_engine *engine, struct kvb_seq *seq)
 	give_back_blocks(engine, seq);
 }
 
-/* Gives up what a waiting sequence has loaded, or was to load, from the lower tier. */
+/* Drops the blocks that a waiting sequence has loaded, or was to load, from the lower tier. */
 static void forget_behind(struct kvb_engine *engine, struct kvb_seq *seq)
 {
 	if (engine->watch->drop != NULL)
@@ -302,7 +303,8 @@ void kvb_engine_remove(struct kvb_engine *engine, struct kvb_seq *seq)
 	seq->state = SEQ_IDLE;
 }
 
-/* Blocks for the first `tokens` tokens of a running sequence; false if the pool is too empty. */
+/* Takes blocks for the first `tokens` tokens of a running sequence; returns false if too few are
+ * free. */
 static bool grow_blocks(struct kvb_engine *engine, struct kvb_seq *seq, uint32_t tokens)
 {
 	uint32_t need = (tokens + engine->config.block_size - 1) / engine->config.block_size;
@@ -316,13 +318,14 @@ static bool grow_blocks(struct kvb_engine *engine, struct kvb_seq *seq, uint32_t
 	return true;
 }
 
-/* Tokens of the sequence whose KV is what computing it gives. */
+/* Returns how many first tokens of the sequence have exact KV, as computing them gives. */
 static uint32_t exact_len(const struct kvb_seq *seq)
 {
 	return seq->range_count == 0 ? UINT32_MAX : seq->ranges[0].from;
 }
 
-/* How many tokens a step of this budget takes on from the sequence's first `have`. *cost: work. */
+/* Returns how many tokens behind the sequence's first `have` a step with this budget takes.
+ * *cost: their work. */
 static uint32_t next_take(
 	const struct kvb_seq *seq, uint32_t have, uint32_t budget, uint32_t *cost)
 {
@@ -377,7 +380,7 @@ static void preempt_youngest(struct kvb_engine *engine)
 	wait_first(engine, seq);
 }
 
-/* True if no sequence had to be preempted. */
+/* Plans the running sequences; returns true if none had to be preempted. */
 static bool plan_running(struct kvb_engine *engine, uint32_t *budget, struct kvb_step_load *load)
 {
 	bool whole = true;
@@ -399,8 +402,8 @@ static bool plan_running(struct kvb_engine *engine, uint32_t *budget, struct kvb
 	return whole;
 }
 
-/* What can be had without computing: `hits` tokens on the device, or more with the tier behind. The
- * last token is always computed. */
+/* Returns how many tokens need not be computed: `hits` on the device, or more with the lower
+ * tier. The last token is always computed. */
 static uint32_t find_behind(struct kvb_engine *engine, struct kvb_seq *seq, uint32_t hits)
 {
 	uint32_t found = 0;
@@ -414,7 +417,8 @@ static uint32_t find_behind(struct kvb_engine *engine, struct kvb_seq *seq, uint
 	return found > hits ? found : hits;
 }
 
-/* The blocks for `tokens` are there, `hits` of them with content; the others' is loaded. */
+/* Loads the content of a sequence's blocks for `tokens` tokens, of which `hits` tokens have it
+ * already. */
 static void load_behind(struct kvb_engine *engine, struct kvb_seq *seq, uint32_t hits,
 	uint32_t tokens, struct kvb_step_load *load)
 {
@@ -431,7 +435,8 @@ static void load_behind(struct kvb_engine *engine, struct kvb_seq *seq, uint32_t
 		engine->watch->load(engine->watch_user, seq, tokens);
 }
 
-/* Blocks of the sequence that the device's cache has, which go into seq->blocks. */
+/* Finds the sequence's blocks in the device's cache and puts them into seq->blocks; returns
+ * their number. */
 static uint32_t device_hits(struct kvb_engine *engine, struct kvb_seq *seq)
 {
 	hash_blocks(engine, seq);
@@ -439,14 +444,14 @@ static uint32_t device_hits(struct kvb_engine *engine, struct kvb_seq *seq)
 		(seq->total_len - 1) / engine->config.block_size, seq->blocks);
 }
 
-/* Ranges of a sequence that has its first `have` tokens. */
+/* Sets the ranges of a sequence that has its first `have` tokens. */
 static void find_ranges(struct kvb_engine *engine, struct kvb_seq *seq, uint32_t have)
 {
 	if (engine->watch->blend != NULL)
 		engine->watch->blend(engine->watch_user, seq, have);
 }
 
-/* Looks the prompt up and takes blocks for its first chunk; false if the pool is too empty. */
+/* Looks the prompt up and takes blocks for its first chunk; returns false if too few are free. */
 static bool admit_blocks(struct kvb_engine *engine, struct kvb_seq *seq, uint32_t budget,
 	uint32_t *take, uint32_t *cost, struct kvb_step_load *load)
 {
@@ -465,7 +470,7 @@ static bool admit_blocks(struct kvb_engine *engine, struct kvb_seq *seq, uint32_
 	return true;
 }
 
-/* The sequence has its blocks and joins the step with `take` tokens. */
+/* Admits a sequence that has its blocks: it joins the step with `take` tokens. */
 static void admit(struct kvb_engine *engine, struct kvb_seq *seq, int64_t now_ns, uint32_t take,
 	struct kvb_step_load *load)
 {
@@ -493,7 +498,7 @@ static void admit(struct kvb_engine *engine, struct kvb_seq *seq, int64_t now_ns
 	batch_add(engine, seq, take, load);
 }
 
-/* True if the sequence waits for the lower tier, and others may pass. */
+/* Returns whether the sequence waits for the lower tier, so that others may overtake it. */
 static bool waits_behind(struct kvb_engine *engine, struct kvb_seq *seq, int64_t now_ns)
 {
 	const struct kvb_engine_watch *watch = engine->watch;
@@ -512,7 +517,8 @@ static bool waits_behind(struct kvb_engine *engine, struct kvb_seq *seq, int64_t
 	return false;
 }
 
-/* Begins to load if the lower tier has more than the device. False: there are not enough blocks. */
+/* Begins to load if the lower tier has more tokens than the device. Returns false if too few
+ * blocks are free. */
 static bool fetch_behind(struct kvb_engine *engine, struct kvb_seq *seq, int64_t now_ns)
 {
 	uint32_t size = engine->config.block_size, tokens = seq->behind_tokens, hits, need;
@@ -561,7 +567,7 @@ void kvb_engine_loaded(struct kvb_engine *engine, struct kvb_seq *seq, uint32_t 
 		engine->watch->stored(engine->watch_user, seq, first, seq->published - first);
 }
 
-/* Those whose load has ended, which hold blocks. */
+/* Plans the sequences whose load has ended, which hold blocks. */
 static void plan_fetched(
 	struct kvb_engine *engine, int64_t now_ns, uint32_t *budget, struct kvb_step_load *load)
 {
@@ -620,13 +626,14 @@ bool kvb_engine_begin_step(struct kvb_engine *engine, int64_t now_ns, int64_t *l
 	struct kvb_step_load load = {0};
 
 	assert(engine->batch_count == 0);
-	/* The last one that ran may have had to leave for those that were loaded: it is their turn. */
+	/* The last running sequence may have been preempted for loaded ones: these go first now. */
 	if (plan_running(engine, &budget, &load) || engine->batch_count == 0)
 		plan_waiting(engine, now_ns, &budget, &load);
 	if (engine->batch_count == 0)
 		return false;
 	*length_ns = kvb_step_length_ns(engine->config.profile, &load);
-	if (load.prefill_tokens == 0 && load.load_ns == 0) /* in the mean: tokens come one by one all the same */
+	/* the mean effect of speculation; tokens are still handed out one by one */
+	if (load.prefill_tokens == 0 && load.load_ns == 0)
 		*length_ns = (int64_t)((double)*length_ns /
 			(1 + engine->config.draft_tokens * engine->config.draft_share));
 	engine->stats.steps++;
@@ -634,7 +641,8 @@ bool kvb_engine_begin_step(struct kvb_engine *engine, int64_t now_ns, int64_t *l
 	return true;
 }
 
-/* The answer's next token. One that drifts is another answer from somewhere in its first 32 tokens on. */
+/* Returns the answer's next token. An answer that drifts differs from other engines' from one of
+ * its first 32 tokens on. */
 static uint32_t generate(const struct kvb_engine *engine, struct kvb_seq *seq)
 {
 	uint32_t position = seq->total_len - seq->prompt_len;
@@ -656,7 +664,7 @@ void kvb_engine_end_step(struct kvb_engine *engine, kvb_token_fn *fn, void *user
 			continue;
 		seq->batch_pos = UINT32_MAX;
 		if (seq->computed < seq->total_len)
-			continue; /* its prompt is not through yet */
+			continue; /* its prompt is not computed to the end yet */
 		token = 0;
 		if (seq->tokens != NULL)
 			token = seq->tokens[seq->total_len] = generate(engine, seq);

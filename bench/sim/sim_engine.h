@@ -29,14 +29,14 @@ struct kvb_engine_config {
 	uint32_t max_seqs;                 /* running at once */
 	/* drafted tokens of speculative decoding for each decoded token; 0: none */
 	uint32_t draft_tokens;
-	double draft_share;                /* of these, accepted */
+	double draft_share;                /* share of these that is accepted */
 	double drift; /* share of prompts whose answers differ from other engines' */
 };
 
 /* Counts since the engine was created, and its present contents. */
 struct kvb_engine_stats {
 	uint64_t steps;
-	uint64_t prompt_tokens;   /* of admitted sequences */
+	uint64_t prompt_tokens;   /* prompt tokens of admitted sequences */
 	/* tokens of those that were in the cache, or loaded from the tier behind it */
 	uint64_t cached_tokens;
 	uint64_t loaded_tokens; /* tokens of those that were loaded; also again after preemption */
@@ -53,7 +53,7 @@ struct kvb_engine_stats {
 	uint64_t finished;
 	int64_t busy_ns; /* simulated time inside steps */
 	uint32_t running, waiting;
-	/* of the waiting sequences: those that ask what can be loaded, or are loading */
+	/* number of waiting sequences that ask what can be loaded, or are loading */
 	uint32_t deferred;
 	uint32_t blocks_used, blocks_usable, blocks_published;
 	uint64_t evictions;
@@ -73,17 +73,17 @@ struct kvb_seq {
 	uint32_t max_new;     /* number of tokens to generate, at least 1 */
 	/* prompt tokens in the cache, loaded or in ranges; valid once admitted */
 	uint32_t cached_len;
-	uint32_t blended_len; /* of these, in ranges */
+	uint32_t blended_len; /* tokens of these that lie in ranges */
 	/* set by the owner: number of first tokens whose KV came from another engine; 0: none */
 	uint32_t pulled;
 	/* those of them that the cache did not have; not counted in cached_len */
 	uint32_t pulled_len;
-	uint32_t preemptions; /* of this sequence */
+	uint32_t preemptions; /* preemptions of this sequence */
 	bool admitted;        /* it has run at least once */
 	int64_t submit_ns;    /* simulated; set by submit */
 	int64_t admit_ns;     /* simulated start of the first step in which it took part */
 
-	/* The engine's own. */
+	/* Members that the engine alone uses. */
 	struct kvb_seq *prev, *next; /* waiting list */
 	uint64_t *hashes;            /* chain hash of each full block */
 	uint32_t *blocks;
@@ -138,7 +138,7 @@ struct kvb_engine_watch {
 	/* The sequence could be admitted, and has its first `from` tokens: sets its ranges, all
 	 * after these tokens and before its last token. */
 	void (*blend)(void *user, struct kvb_seq *seq, uint32_t from);
-	/* As `computed`, but always called. */
+	/* The same as `computed`, but always called. */
 	void (*passed)(void *user, struct kvb_seq *seq);
 	int64_t load_ns; /* simulated time to load one token */
 
@@ -188,7 +188,7 @@ struct kvb_seq *kvb_seq_create(const struct kvb_engine *engine, const uint32_t *
  */
 struct kvb_seq *kvb_seq_create_hashed(const struct kvb_engine *engine, const uint64_t *hashes,
 	uint32_t prompt_len, uint32_t max_new, uint64_t unique);
-void kvb_seq_destroy(struct kvb_seq *seq); /* must not be queued; NULL is allowed */
+void kvb_seq_destroy(struct kvb_seq *seq); /* the sequence must not be queued; NULL is allowed */
 
 /* Sets the callbacks; `watch` is borrowed and outlives the engine; NULL: none. */
 void kvb_engine_watch(struct kvb_engine *engine, const struct kvb_engine_watch *watch, void *user);

@@ -36,7 +36,7 @@ static bool parse_number(const char *text, size_t len, int64_t *out)
 	return true;
 }
 
-/* One `name` or `name=number`. */
+/* Parses one `name` or `name=number`. */
 static bool parse_one(const char *text, size_t len, struct kvb_fail *fail)
 {
 	const char *equals = memchr(text, '=', len);

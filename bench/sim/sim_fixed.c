@@ -27,9 +27,9 @@ struct kvb_fixed {
 	const struct kvb_options *options;
 	struct event *ev_tick;
 	struct stream_list due; /* by next_ns */
-	struct kvb_buf body;    /* of --fixed-response */
+	struct kvb_buf body;    /* body of --fixed-response */
 	struct kvb_buf answer;  /* head and body, of the second below */
-	char date_text[80];     /* what its head was made with */
+	char date_text[80];     /* date in the answer's head */
 	char *event;            /* owned; --fixed-stream's event, stream_bytes long */
 };
 
@@ -165,7 +165,8 @@ static void on_tick(evutil_socket_t fd, short what, void *arg)
 		if (stream->sent == fixed->options->stream_chunks)
 			end_stream(fixed, stream);
 		if (round_done)
-			break; /* behind schedule: let the loop turn before the next round */
+			/* sending is behind schedule: the loop turns before the next round */
+			break;
 	}
 	arm(fixed, kvw_clock_ns());
 }

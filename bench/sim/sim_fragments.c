@@ -14,25 +14,25 @@
 #include "bench/sim/sim_tier.h"
 #include "bench/sim/sim_token.h"
 
-#define UNITS_MOST 65536u /* of one segment; longer ones are not stored */
+#define UNITS_MOST 65536u /* most units of a segment; longer segments are not stored */
 
 /* A run of tokens of a prompt. */
 struct segment {
 	uint32_t from, to;
 	uint64_t key;
-	bool taken; /* by the sequence's ranges */
+	bool taken; /* the sequence's ranges cover it */
 };
 
-/* What is known of a prompt: seq->segments. */
+/* The segments of a prompt, in seq->segments. */
 struct segments {
-	uint32_t count, next; /* next: the first that may not be stored yet */
+	uint32_t count, next; /* next: the first segment that may not be stored yet */
 	struct segment items[];
 };
 
 struct kvb_fragments {
 	const struct kvb_fragments_options *options;
-	struct kvb_tier *memory, *disk; /* disk NULL: none */
-	uint64_t *keys;                 /* UNITS_MOST; scratch */
+	struct kvb_tier *memory, *disk; /* disk NULL: there is no disk */
+	uint64_t *keys;                 /* scratch memory for UNITS_MOST keys */
 	struct kvb_fragments_stats stats;
 };
 
@@ -102,11 +102,12 @@ static bool next_segment(const uint32_t *tokens, uint32_t end, uint32_t at, stru
 	return out->to > out->from;
 }
 
-/* Those of at least the shortest length, named. NULL without memory: none are known then. */
+/* Cuts a prompt and names its segments of at least the shortest length. NULL: no memory, so it
+ * has none. */
 static struct segments *cut_prompt(
 	const struct kvb_fragments *f, const struct kvb_seq *seq, uint64_t salt)
 {
-	/* The last token is computed in any case. */
+	/* The last token is always computed. */
 	uint32_t end = seq->prompt_len - 1, count = 0;
 	struct segment one = {0};
 	struct segments *out;
@@ -125,7 +126,8 @@ static struct segments *cut_prompt(
 	return out;
 }
 
-/* The segment's keys into f->keys; 0: it is too long to be stored. */
+/* Writes the segment's keys into f->keys and returns their number; 0: it is too long to be
+ * stored. */
 static uint32_t unit_keys(struct kvb_fragments *f, const struct segment *s)
 {
 	uint32_t units = (s->to - s->from + KVB_FRAGMENT_UNIT - 1) / KVB_FRAGMENT_UNIT;
@@ -137,7 +139,7 @@ static uint32_t unit_keys(struct kvb_fragments *f, const struct segment *s)
 	return units;
 }
 
-/* What a token that has to come from memory, or from the disk too, costs besides computing. */
+/* Returns the time to fetch a token from memory or from the disk and to move it. */
 static double token_ns(const struct kvb_fragments_options *o, bool from_disk)
 {
 	double ns = o->kv_bytes * 1e9 / o->memory->bytes_per_s +
@@ -151,14 +153,14 @@ static double token_weight(const struct kvb_fragments_options *o)
 	return o->share > 0 ? o->share + (1 - o->share) * o->first_layers : 0;
 }
 
-/* Units that are there already are not what has to leave for the others. */
+/* Marks stored units as used before others are added, so that these evict other units. */
 static void keep(struct kvb_tier *tier, const uint64_t *keys, uint32_t units)
 {
 	kvb_tier_touch(tier, keys, units);
 	kvb_tier_store(tier, keys, units);
 }
 
-/* Is the segment stored? Then it is used. *disk: it had to come from there. */
+/* Returns whether the segment is stored, and marks it as used; *disk: it came from the disk. */
 static bool find(struct kvb_fragments *f, const struct segment *s, bool *disk)
 {
 	uint32_t units = unit_keys(f, s);
@@ -197,7 +199,7 @@ static void drop_ranges(struct kvb_seq *seq)
 	seq->range_count = 0;
 }
 
-/* One that reaches beyond what the sequence has. */
+/* Takes a stored segment that ends behind the sequence's tokens so far. */
 static void take(struct kvb_fragments *f, struct kvb_seq *seq, struct segment *s, uint32_t from)
 {
 	const struct kvb_fragments_options *o = f->options;

@@ -33,29 +33,32 @@ struct kvb_fragments_options {
 	bool on;
 	const char *separator;                /* borrowed; "": cut at messages alone */
 	uint32_t min_tokens;                  /* shorter segments are computed */
-	uint32_t memory_tokens, disk_tokens;  /* room; disk 0: none */
-	double share;                         /* computed again, 0 to 1 */
-	double first_layers;                  /* of all, that choose these tokens */
-	double rotate_bytes_per_s;            /* keys moved */
+	uint32_t memory_tokens, disk_tokens;  /* tokens for which there is room; disk 0: no disk */
+	double share;                         /* share of tokens that is computed again, 0 to 1 */
+	double first_layers;                  /* share of all layers that choose these tokens */
+	double rotate_bytes_per_s;            /* bytes of keys that are moved per second */
 	uint32_t kv_bytes;                    /* of a token */
 	const struct kvb_link *memory, *disk; /* borrowed */
 };
 
 struct kvb_fragments_stats {
-	uint64_t segments, found;               /* looked up behind exact prefixes; of these, stored */
-	uint64_t reused_tokens, moved_bytes;    /* as they were planned, again after preemption */
+	/* segments looked up behind exact prefixes; segments of these that were stored */
+	uint64_t segments, found;
+	/* counted when they were planned, and again after a preemption */
+	uint64_t reused_tokens, moved_bytes;
 	uint64_t stored;                        /* segments */
 	uint32_t memory_units, disk_units;      /* held */
 };
 
 struct kvb_fragments;
 
-void kvb_fragments_init(struct kvb_fragments_options *options); /* the defaults, off */
+void kvb_fragments_init(struct kvb_fragments_options *options); /* sets the defaults: off */
 
 /* NULL without memory. `options` is borrowed. */
 struct kvb_fragments *kvb_fragments_create(const struct kvb_fragments_options *options);
 void kvb_fragments_destroy(struct kvb_fragments *fragments); /* NULL is allowed */
-void kvb_fragments_restart(struct kvb_fragments *fragments); /* as a new process would */
+/* empties both stores, as a new process would have them */
+void kvb_fragments_restart(struct kvb_fragments *fragments);
 
 /* Sets the ranges of a sequence that has its first `from` tokens; none if it is to be `exact`. */
 void kvb_fragments_blend(struct kvb_fragments *fragments, struct kvb_seq *seq, uint64_t salt,

@@ -72,7 +72,8 @@ void kvb_conn_watch(struct kvb_conn *conn, bool closing_only)
 	event_add(&conn->ev_read, NULL);
 }
 
-/* Closes what has been idle too long: the list is in the order of becoming idle. */
+/* Closes connections that have been idle too long; the list is in the order in which they became
+ * idle. */
 static void on_idle(evutil_socket_t fd, short what, void *arg)
 {
 	struct kvb_http *http = arg;
@@ -209,7 +210,7 @@ static void on_accept(evutil_socket_t fd, short what, void *arg)
 			continue;
 		}
 		if (errno == EMFILE || errno == ENFILE)
-			usleep(10000); /* no descriptor: let some be closed, do not spin */
+			usleep(10000); /* no free descriptor: pause until some are closed */
 		if (errno != ECONNABORTED && errno != EINTR)
 			break;
 	}

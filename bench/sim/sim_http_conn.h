@@ -19,10 +19,10 @@ enum kvb_conn_state {
 	KVB_CONN_DEAD     /* closed, and waits to be freed */
 };
 
-/* For which purpose the connection's timer runs; only one at a time. */
+/* The purposes of the connection's one timer. */
 enum kvb_conn_timer { KVB_TIMER_NONE, KVB_TIMER_DELAY, KVB_TIMER_SPLIT, KVB_TIMER_CUT };
 
-/* How a fault ends a connection whose answer was cut short. */
+/* The ways in which a fault ends a connection whose answer was cut short. */
 enum kvb_conn_cut { KVB_CUT_NONE, KVB_CUT_HANG, KVB_CUT_CLOSE, KVB_CUT_RESET };
 
 TAILQ_HEAD(kvb_conn_list, kvb_conn);
@@ -49,9 +49,9 @@ struct kvb_conn {
 
 	struct kvb_buf out;
 	size_t out_pos;          /* number of bytes of `out` that are written already */
-	uint64_t content_events; /* of the current stream */
-	uint64_t served;         /* answers completed */
-	int64_t idle_ns;         /* since when it is between two requests */
+	uint64_t content_events; /* events with content in the current stream */
+	uint64_t served;         /* number of completed answers */
+	int64_t idle_ns;         /* when it became idle */
 };
 
 struct kvb_http {
@@ -73,8 +73,9 @@ struct kvb_http {
 };
 
 /* sim_http.c */
-void kvb_conn_end(struct kvb_conn *conn, bool reset);          /* closes, calls `gone`, parks */
-void kvb_conn_idle(struct kvb_conn *conn); /* from now on it is between two requests */
+/* closes it, calls `gone`, puts it on http->dead */
+void kvb_conn_end(struct kvb_conn *conn, bool reset);
+void kvb_conn_idle(struct kvb_conn *conn); /* makes it idle, between two requests */
 void kvb_conn_busy(struct kvb_conn *conn);                     /* no longer */
 void kvb_conn_watch(struct kvb_conn *conn, bool closing_only); /* or input too */
 

@@ -15,7 +15,7 @@
 #define RESERVE_MOST (64 * 1024 * 1024)
 #define BODY_KEEP    (256 * 1024) /* bytes of body memory kept for the next request */
 
-/* The request that was just read goes up, unless a fault says otherwise. */
+/* Passes the request that was just read to the worker, unless a fault prevents it. */
 void kvb_conn_dispatch(struct kvb_conn *conn)
 {
 	if (!kvb_conn_play_faults(conn))
@@ -194,7 +194,7 @@ static void start_request(struct kvb_conn *conn)
 	}
 }
 
-/* What uvicorn says to something that is not HTTP. */
+/* Answers input that is not HTTP, as uvicorn does. */
 static void refuse(struct kvb_conn *conn)
 {
 	static const char text[] = "Invalid HTTP request received.";

@@ -11,7 +11,7 @@
 #include "bench/sim/sim_kv_events.h"
 
 #define DIGEST   32u  /* bytes */
-#define HEAD_MAX 320u /* of an event without its lists and texts */
+#define HEAD_MAX 320u /* most bytes of an event without its lists and texts */
 
 /* A writer over `most` further bytes of the buffer. */
 static bool begin(struct kvb_buf *out, size_t most, struct kvw_mp_out *mp)
@@ -59,7 +59,7 @@ static void put_hashes(struct kvw_mp_out *mp, const struct kvb_kv_style *style,
 		put_hash(mp, style, hashes[i]);
 }
 
-/* What distinguishes blocks besides their tokens: the adapter, and in a prompt's first the salt. */
+/* Writes the extra keys of blocks: the adapter and, for a prompt's first block, the salt. */
 static void put_extra(struct kvw_mp_out *mp, const struct kvb_kv_stored *stored)
 {
 	kvw_mp_put_array(mp, stored->count);

@@ -41,7 +41,7 @@ void kvb_kv_put_stored(
 	struct kvb_buf *out, const struct kvb_kv_style *style, const struct kvb_kv_stored *stored);
 void kvb_kv_put_removed(struct kvb_buf *out, const struct kvb_kv_style *style,
 	const uint64_t *hashes, uint32_t count);
-/* The same for a medium that is not the device. */
+/* Writes the removal of blocks from a medium that is not the device. */
 void kvb_kv_put_removed_from(struct kvb_buf *out, const struct kvb_kv_style *style,
 	const char *medium, const char *locality, const uint64_t *hashes, uint32_t count);
 void kvb_kv_put_cleared(struct kvb_buf *out, const struct kvb_kv_style *style);

@@ -16,12 +16,12 @@
 
 enum kvb_link_kind { KVB_LINK_GPU, KVB_LINK_NVME, KVB_LINK_L2, KVB_LINK_KINDS };
 
-/* A row of the table; in simulated time. */
+/* A link, as a row of the table; times are simulated. */
 struct kvb_link {
 	const char *name;
 	enum kvb_link_kind kind;
 	double bytes_per_s;
-	int64_t latency_ns; /* before the first byte */
+	int64_t latency_ns; /* simulated time before the first byte */
 	const char *source; /* the source of the figures */
 };
 

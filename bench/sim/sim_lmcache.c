@@ -19,7 +19,7 @@
 #include "bench/sim/sim_lmcache.h"
 
 #define TICK_MS 50
-#define SOCKETS 3 /* that are read from */
+#define SOCKETS 3 /* sockets that are read */
 
 struct socket_watch {
 	void *socket; /* NULL: free */
@@ -40,7 +40,7 @@ struct kvb_lmcache {
 	struct event_base *base;
 	struct event *ev_step;
 	struct socket_watch watches[SOCKETS];
-	uint64_t root; /* the state that a chain of keys begins with */
+	uint64_t root; /* hash with which every chain of keys begins */
 };
 
 static uint64_t key_of(const uint8_t hash[KVW_BLAKE3_BYTES])
@@ -97,7 +97,7 @@ static size_t server_keys(
 	return chunks;
 }
 
-/* Keys of the full chunks; the caller owns them. NULL: without memory. */
+/* Returns the keys of the full chunks, which the caller owns. NULL: no memory. */
 static uint64_t *keys_of(
 	const struct kvb_lmcache *l, const uint32_t *tokens, uint32_t count, uint32_t *key_count)
 {
@@ -195,7 +195,7 @@ static void socket_opened(void *self, void *socket)
 	while (i < SOCKETS && l->watches[i].socket != NULL)
 		i++;
 	if (i == SOCKETS || zmq_getsockopt(socket, ZMQ_FD, &fd, &len) != 0)
-		return; /* the timer reads it */
+		return; /* the timer's step reads this socket */
 	l->watches[i].socket = socket;
 	l->watches[i].ev = event_new(l->base, fd, EV_READ | EV_PERSIST, on_socket, l);
 	if (l->watches[i].ev != NULL)

@@ -67,7 +67,7 @@ static void add_head(struct kvb_buf *out, const char *name, const char *type, co
 	kvb_buf_printf(out, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, type);
 }
 
-/* One sample with the labels engine and model_name; `more` is a further label or "". */
+/* Writes one sample with the labels engine and model_name; `more` is a further label or "". */
 static void add_sample(struct kvb_worker *worker, struct kvb_buf *out, const char *name,
 	const char *before, const char *after, double value)
 {
@@ -246,8 +246,8 @@ static void add_by_tier(struct kvb_worker *worker, struct kvb_buf *out, const ch
 		add_sample(worker, out, name, "", tiers[i], (double)values[i]);
 }
 
-/* What is kvsim's own about the tiers, what a worker's connector counts besides, then what libkvtier says
- * of itself, in its own units: bytes are shrunk ones. */
+/* Writes kvsim's own figures about the tiers, the counters of a worker's connector, then
+ * libkvtier's own page, whose bytes are shrunk ones. */
 static void add_tiers(
 	struct kvb_worker *worker, struct kvb_buf *out, const struct kvb_engine_stats *engine)
 {
@@ -293,7 +293,8 @@ static void add_tiers(
 	kvt_text_free(text);
 }
 
-/* That the worker blends, by the name that kvway looks for; then kvsim's own. */
+/* Writes that the worker uses fragments, by the name that kvway looks for; then kvsim's own
+ * figures. */
 static void add_fragments(struct kvb_worker *worker, struct kvb_buf *out)
 {
 	const struct kvb_fragments *fragments = kvb_reporter_fragments(worker->reporter);
@@ -314,7 +315,7 @@ static void add_fragments(struct kvb_worker *worker, struct kvb_buf *out)
 		"Bytes of keys that were moved to their place.", (double)s.moved_bytes);
 }
 
-/* The page of one rank. */
+/* Writes the page of one rank. */
 static void write_rank(struct kvb_worker *worker, struct kvb_buf *out)
 {
 	const struct kvb_metrics *m = &worker->metrics;
@@ -346,8 +347,8 @@ static void write_rank(struct kvb_worker *worker, struct kvb_buf *out)
 	add_fragments(worker, out);
 }
 
-/* Pages of ranks have equal lines but for labels and values: line by line, those of one series stand
- * together, and comments once. */
+/* Merges the ranks' pages, which differ in labels and values alone: samples of a metric follow
+ * each other, comments come once. */
 void kvb_metrics_write(struct kvb_worker *worker, struct kvb_buf *out)
 {
 	uint32_t ranks = worker->options->ranks;

@@ -19,17 +19,17 @@
 #include "bench/sim/sim_transfer.h"
 #include "bench/sim/sim_worker.h"
 
-/* A pull under way. */
+/* A pull of KV that is under way. */
 struct kvb_nixl_pull {
 	struct kvb_exchange *x;
-	struct bufferevent *io; /* NULL: between two questions */
+	struct bufferevent *io; /* NULL: it waits to ask again */
 	struct event *again;
 	bool waits;
-	char *engine, *request, *host; /* owned; of the source */
+	char *engine, *request, *host; /* texts of the source, owned */
 	int port;
 };
 
-#define AGAIN_US 2000 /* between two questions for what is not there yet */
+#define AGAIN_US 2000 /* time between two requests for KV that is not there yet */
 
 void kvb_nixl_restart(struct kvb_worker *worker)
 {
@@ -149,7 +149,8 @@ static bool is_text_of_query(const char *text)
 	return text != NULL && text[0] != '\0' && strpbrk(text, " &%+#\r\n") == NULL;
 }
 
-/* When its bytes could have passed it goes into the engine, which computes the last token alone. */
+/* Puts the request into the engine when its bytes could have arrived; the engine computes the
+ * last token alone. */
 static void go_on(struct kvb_exchange *x, uint32_t tokens)
 {
 	bool recomputes = tokens == 0 && x->worker->options->nixl.kind != KVB_TRANSFER_NIXL &&
@@ -164,7 +165,7 @@ static void go_on(struct kvb_exchange *x, uint32_t tokens)
 		kvb_worker_expect(x->worker, x);
 		return;
 	}
-	if (tokens == 0) { /* what is in the freed blocks by now */
+	if (tokens == 0) { /* the freed blocks hold other content by now */
 		x->worker->nixl.counts.wrong++;
 		seq->text_state ^= UINT64_C(0x5bd1e995);
 	} else {
@@ -232,7 +233,7 @@ static void on_pull_event(struct bufferevent *io, short what, void *arg)
 		return;
 	}
 	if (found == NULL && x->worker->options->nixl.kind == KVB_TRANSFER_P2P)
-		found = "{\"tokens\":0"; /* as one that has nothing */
+		found = "{\"tokens\":0"; /* answers as a worker that holds nothing */
 	if (found == NULL) {
 		give_up(pull);
 		return;

@@ -30,9 +30,9 @@ struct kvb_worker;
 /* KV of another worker. Texts borrowed. */
 struct kvb_nixl_source {
 	const char *engine;  /* its engine id; "": any */
-	const char *request; /* what it is held by there */
+	const char *request; /* the name under which that worker holds it */
 	const char *host;
-	int port; /* of its HTTP server */
+	int port; /* port of its HTTP server */
 };
 
 /* KV that waits to be pulled. */
@@ -65,7 +65,7 @@ void kvb_nixl_finish(struct kvb_worker *worker);
  * request did not ask for them. */
 void kvb_nixl_answer(struct kvb_exchange *x, struct kvb_buf *out);
 
-/* Likewise of one whose answer has no parameters. */
+/* Called for a computed request whose answer has no parameters: holds its KV. */
 void kvb_nixl_computed(struct kvb_exchange *x);
 
 /* Begins to pull that. False: it names none. True: the request goes into the engine later, or is given

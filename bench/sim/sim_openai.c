@@ -73,7 +73,8 @@ static bool make_choices(struct kvb_exchange *x)
 	return true;
 }
 
-/* An exchange that has passed all checks, or NULL and *error filled. */
+/* Makes an exchange of a request that passes all checks; NULL, with *error filled, if it fails
+ * one. */
 static struct kvb_exchange *exchange_create(struct kvb_worker *worker, struct kvb_conn *conn,
 	const struct kvb_request *request, const struct kvb_api *api, struct kvb_error *error)
 {
@@ -111,7 +112,7 @@ fail:
 	return NULL;
 }
 
-/* When the request arrives in simulated time: now, unless it says when it is due. */
+/* Reads when the request arrives in simulated time: now, or when x-sim-due says. */
 static bool read_arrival(
 	struct kvb_exchange *x, const struct kvb_request *request, struct kvb_error *error)
 {
@@ -123,7 +124,7 @@ static bool read_arrival(
 	if (!kvb_request_header(request, "x-sim-due", &value, &len))
 		return true;
 	if (!kvb_due_parse(value, len, &due)) {
-		/* a load generator with a fault must not go unnoticed */
+		/* a status that shows the fault of a load generator */
 		kvb_error_set(error, 599, "BadRequestError", "", "x-sim-due is not 'DUE LEAD'");
 		return false;
 	}
@@ -132,7 +133,7 @@ static bool read_arrival(
 	return true;
 }
 
-/* Counts it if its client will leave, or has left. */
+/* Counts the request if its client will leave, or has left. */
 static bool read_leave(
 	struct kvb_worker *worker, const struct kvb_request *request, struct kvb_error *error)
 {
@@ -181,7 +182,7 @@ static void on_silence(evutil_socket_t fd, short what, void *arg)
 	await_silence(x);
 }
 
-/* vLLM 0.32 sends them on these two paths. */
+/* Begins comments on the two paths on which vLLM 0.32 sends them. */
 static void begin_comments(struct kvb_exchange *x)
 {
 	if (x->worker->options->keep_alive_s > 0 &&
@@ -225,7 +226,8 @@ static void refuse_in_stream(struct kvb_conn *conn)
 	kvb_buf_free(&event);
 }
 
-/* As vLLM's Python frontend says it, and its Rust frontend, which counts ranks of all servers. */
+/* Writes the error of a wrong rank as vLLM's Python frontend does, or its Rust frontend, which
+ * counts the ranks of all servers. */
 static void refuse_rank(const struct kvb_worker *worker, uint64_t rank, struct kvb_error *error)
 {
 	const struct kvb_options *o = worker->options;
@@ -278,7 +280,8 @@ void kvb_openai_request(struct kvb_worker *worker, struct kvb_conn *conn,
 	worker->load++;
 	kvb_conn_set_exchange(conn, x);
 	has_due = x->has_due;
-	/* Time stands still for tiers: an engine that is behind the clock has not come to now yet. */
+	/* Simulated time may stand still for tiers; an engine behind the clock has not reached
+	 * the request's arrival yet. */
 	waits = has_due || worker->store != NULL;
 	if (kvb_transfer_begin(x, request))
 		has_due = true;
@@ -371,7 +374,7 @@ static const char *load_header(struct kvb_exchange *x, char *out, size_t size)
 	return out;
 }
 
-/* Where the prompts were found, tier by tier, behind the headers that are there already. */
+/* Appends a header that says how many prompt tokens each tier had. */
 static void hits_header(const struct kvb_exchange *x, char *out, size_t size)
 {
 	uint32_t tiers[KVB_SEQ_TIERS] = {0}, gpu = kvb_exchange_cached_tokens(x);
@@ -422,7 +425,7 @@ static void finish_stream(struct kvb_exchange *x)
 	kvb_http_stream_end(conn);
 }
 
-/* The engine gives up: what a failed load of KV does in vLLM. */
+/* Ends the exchange with an error, as a failed load of KV does in vLLM. */
 void kvb_exchange_give_up(struct kvb_exchange *x)
 {
 	struct kvb_conn *conn = x->conn;

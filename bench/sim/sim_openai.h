@@ -37,7 +37,7 @@ struct kvb_choice {
 /* A request that generates. Owned by its worker; ends with its answer or its connection. */
 struct kvb_exchange {
 	TAILQ_ENTRY(kvb_exchange) entry;
-	TAILQ_ENTRY(kvb_exchange) coming; /* while is_coming */
+	TAILQ_ENTRY(kvb_exchange) coming; /* entry of the worker's list while is_coming */
 	bool has_due;                     /* it came with x-sim-due, before its time */
 	bool is_coming; /* it is in the worker's list, and not in the engine yet */
 	int64_t arrival_ns;               /* simulated */
@@ -50,7 +50,7 @@ struct kvb_exchange {
 	char *model;     /* owned; the model's name as answers repeat it */
 	int64_t created; /* seconds since 1970 */
 	bool stream, include_usage, continuous_usage, return_ids, echo, begun, lora;
-	bool exact; /* takes no fragment */
+	bool exact; /* exact: the request uses no fragments */
 	/* borrowed from the body: the answer is a call of this tool; NULL: it is text */
 	const char *tool;
 	uint32_t max_new;
@@ -74,7 +74,7 @@ struct kvb_exchange {
 struct kvb_token_event {
 	const struct kvb_choice *choice;
 	uint32_t token;
-	bool first, last; /* of its choice */
+	bool first, last; /* number of the token within its choice */
 	bool opens;       /* it is the first of the whole answer */
 };
 
@@ -88,7 +88,7 @@ struct kvb_api {
 	/* Writes the whole answer into x->out. */
 	void (*plain)(struct kvb_exchange *x);
 	/* These write events of a stream, sent by kvb_exchange_event. accepted may be NULL. */
-	void (*accepted)(struct kvb_exchange *x); /* before anything is computed */
+	void (*accepted)(struct kvb_exchange *x); /* sent before anything is computed */
 	void (*token)(struct kvb_exchange *x, const struct kvb_token_event *event);
 	void (*end)(struct kvb_exchange *x);
 	/* The engine has failed in the middle of the stream. */

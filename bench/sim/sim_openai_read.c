@@ -167,7 +167,7 @@ static bool read_salt(struct kvb_exchange *x, struct kvb_error *error)
 	return true;
 }
 
-/* A request may ask for what computing gives, and no fragment. */
+/* Reads whether the request demands exact KV, without fragments. */
 static void read_exact(struct kvb_exchange *x)
 {
 	json_t *params = json_object_get(x->body, "kv_transfer_params");

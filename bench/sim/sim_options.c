@@ -442,7 +442,7 @@ static bool parse_fragments(int option, const char *text, struct kvb_fragments_o
 	}
 }
 
-/* Loading goes by the tiers' links. */
+/* Sets the speed of fragments' loads from the tiers' links. */
 static void complete_fragments(struct kvb_options *o)
 {
 	const struct kvb_link *const *links = o->tier.links;
@@ -545,7 +545,8 @@ static bool parse_answers(int option, const char *text, struct kvb_options *o)
 	}
 }
 
-/* What follows from other options; false with a message if they do not fit together. */
+/* Sets options that follow from others; returns false, with a message, if some do not fit
+ * together. */
 static bool complete(struct kvb_options *o)
 {
 	uint64_t usable;

@@ -18,7 +18,7 @@
 /* How an engine reports that it is full. */
 enum kvb_full_as {
 	KVB_FULL_503,   /* vLLM */
-	KVB_FULL_EVENT, /* as vLLM does for a stream that came with others: 200, and an event */
+	KVB_FULL_EVENT, /* as vLLM does for a stream: status 200, and an error event */
 	KVB_FULL_429,   /* TGI */
 };
 
@@ -26,7 +26,7 @@ enum kvb_full_as {
 struct kvb_options {
 	uint32_t workers, threads;
 	const char *host;
-	uint16_t port; /* of worker 0; 0: free ones */
+	uint16_t port; /* port of worker 0, others follow; 0: free ports */
 	uint32_t ranks;       /* data-parallel ranks of each worker */
 	bool hybrid; /* the workers are one deployment, whose ranks have consecutive numbers */
 	/* X-data-parallel-rank is the number in the deployment, as in vLLM's Rust frontend */
@@ -44,14 +44,14 @@ struct kvb_options {
 	/* real time without output after which a stream gets a comment; 0: never */
 	double keep_alive_s;
 	uint32_t default_tokens; /* length of a chat answer whose request sets no limit */
-	uint64_t seed;           /* of ids */
+	uint64_t seed;           /* seed of random ids */
 	uint32_t draft_tokens;   /* as in struct kvb_engine_config */
 	uint32_t max_queued; /* most requests that run or wait; 0: no limit */
 	enum kvb_full_as full_as;
 	double draft_share, drift;
 	double keepalive_s;
 	bool request_id_headers, prompt_tokens_details;
-	bool scale_out; /* the render endpoints answer */
+	bool scale_out; /* true: the render endpoints answer */
 	size_t max_body;
 	size_t fixed_response;                /* bytes; 0: off */
 	uint32_t stream_chunks, stream_bytes; /* --fixed-stream; 0 chunks: off */

@@ -26,7 +26,7 @@ static bool copy_text(const char *text, size_t len, char *out, size_t size)
 	return true;
 }
 
-/* A text member; null leaves what is there. */
+/* Takes a text member; null leaves the old value. */
 static bool take_text(const json_t *value, char out[KVB_ADDRESS_MAX])
 {
 	if (json_is_null(value))

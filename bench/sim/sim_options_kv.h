@@ -53,11 +53,11 @@ struct kvb_lmcache_options {
 	bool engine_driven;                /* transfers: reports have no token ids */
 	double flush_s;                    /* between reports to a coordinator */
 	enum kvb_lmcache_version version;
-	const char *instance; /* with several workers, each one's number is appended */
+	const char *instance; /* name of the instance; several workers append their numbers */
 	struct kvw_lmcache_recipe recipe;
 	const char *hash; /* its name */
-	uint32_t cpu_tokens;  /* of the CPU tier */
-	int64_t load_ns;      /* simulated, a token */
+	uint32_t cpu_tokens;  /* tokens of the CPU tier */
+	int64_t load_ns;      /* simulated time to load a token */
 	double heartbeat_s;   /* 0: none */
 	double timeout_s;     /* longest time to wait for the answer to a registration */
 	uint16_t worker_port; /* port for commands of worker 0; 0: free ones */

@@ -23,11 +23,11 @@
 #include "bench/sim/sim_size.h"
 
 #define FILE_MOST     (1u << 20)
-#define L1_DEFAULT    (UINT64_C(64) << 30) /* in full; not without shrinking */
+#define L1_DEFAULT    (UINT64_C(64) << 30) /* least payload of a shrunk chunk */
 #define PAYLOAD_LEAST 256u
-#define ARENA_UNIT    65536u /* libkvtier's, in memory */
-#define DISK_UNIT     65536u /* libkvtier's, on disk */
-#define DISK_HEADER   4096u  /* of a chunk there, at most */
+#define ARENA_UNIT    65536u /* unit of libkvtier's memory */
+#define DISK_UNIT     65536u /* unit of libkvtier's files */
+#define DISK_HEADER   4096u  /* most bytes of a chunk's header in a file */
 #define L1_LEAST      (UINT64_C(1) << 20)
 #define NVME_LEAST    (UINT64_C(16) << 20)
 #define BOUND_LEAST   (UINT64_C(1) << 20)
@@ -97,7 +97,7 @@ bool kvb_tier_parse_config(const char *text, struct kvb_tier_options *o)
 	return read_yaml(option, text, strlen(text), o);
 }
 
-/* One or two values of a room, in double quotes where they are texts. */
+/* Reads the one or two values that describe a tier's room; texts stand in double quotes. */
 static bool read_values(const char *option, const char *format, const char *first,
 	const char *second, struct kvb_tier_options *o)
 {
@@ -111,7 +111,7 @@ static bool read_values(const char *option, const char *format, const char *firs
 	return read_yaml(option, yaml, strlen(yaml), o);
 }
 
-/* A size as libkvtier reads it: bytes, or "auto". */
+/* Turns a size into the form that libkvtier reads: bytes, or "auto". */
 static bool plain_size(const char *option, const char *text, char plain[24])
 {
 	uint64_t bytes;
@@ -185,7 +185,8 @@ bool kvb_tier_parse_link(const char *text, struct kvb_tier_options *o)
 	return true;
 }
 
-/* --- what follows ------------------------------------------------------------------------------ */
+/* --- values that follow from others
+ * ------------------------------------------------------------- */
 
 static bool is_daemon(const char *url)
 {
@@ -232,8 +233,8 @@ static bool choose_timing(struct kvb_options *options)
 	return true;
 }
 
-/* libkvtier's index is made for as many chunks as its capacity has on the average; of shrunk ones far more
- * fit, so their number is said. */
+/* Sets the number of chunks: libkvtier's index has room for chunks of average size, and of
+ * shrunk ones far more fit. */
 static void make_entries(uint64_t chunks, uint32_t *max_chunks)
 {
 	if (*max_chunks == 0 && chunks > ENTRIES_LEAST)
@@ -338,7 +339,7 @@ void kvb_tier_print(const struct kvb_options *options)
 
 /* --- one worker ------------------------------------------------------------------------------- */
 
-/* Hash of all that decides what a chunk's bytes are. */
+/* Returns a hash of everything that decides a chunk's bytes. */
 static struct kvt_fingerprint fingerprint_of(const struct kvb_options *options)
 {
 	const struct kvb_tier_options *o = &options->tier;
@@ -366,7 +367,7 @@ static uint64_t bound(const struct kvb_tier_options *o, uint64_t bytes)
 	return at_least(at_least(out, o->modelled ? o->l1_bytes / 2 : 0), BOUND_LEAST);
 }
 
-/* LMCache's controller as its options say; the library itself reports to it. */
+/* Sets LMCache's controller, to which the library itself reports. */
 static void set_controller(const struct kvb_options *options, uint32_t index,
 	struct kvb_tier_texts *texts, struct kvt_config *out)
 {
@@ -398,7 +399,7 @@ static void set_controller(const struct kvb_options *options, uint32_t index,
 static void set_bounds(const struct kvb_tier_options *o, struct kvt_config *out)
 {
 	out->l1_scrub_rate = shrunk(out->l1_scrub_rate, o->shrink, PART_LEAST);
-	if (out->store_inflight == 0) /* as libkvtier has it, of sizes in full */
+	if (out->store_inflight == 0) /* libkvtier's default, computed from full sizes */
 		out->store_inflight =
 			o->config.l1_capacity * (has(o->config.nvme_path) + has(o->config.l2_url));
 	out->store_inflight = bound(o, out->store_inflight);
@@ -428,7 +429,8 @@ void kvb_tier_config(const struct kvb_options *options, uint32_t index,
 	out->l1_capacity = o->l1_bytes;
 	out->nvme_capacity = o->nvme_bytes;
 	out->tokens_per_chunk = o->chunk_tokens;
-	out->fetch_when_slower |= !o->recompute || o->modelled; /* kvsim decides by the model */
+	/* kvsim itself decides, by its model */
+	out->fetch_when_slower |= !o->recompute || o->modelled;
 	out->events_publish = out->events_replay = "";
 	set_bounds(o, out);
 	out->l2_ttl_ns = (uint64_t)((double)out->l2_ttl_ns / options->speed);

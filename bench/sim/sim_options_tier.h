@@ -24,18 +24,18 @@ enum kvb_tier_timing { KVB_TIMING_AUTO, KVB_TIMING_MODELLED, KVB_TIMING_MEASURED
 struct kvb_tier_options {
 	bool on;
 	uint32_t kv_bytes; /* bytes of KV per token, in full; 0: the profile's */
-	uint32_t shrink;   /* 1: nothing is */
+	uint32_t shrink;   /* divisor of stored bytes; 1: full size */
 	bool recompute;    /* true: compute tokens again where that is faster than to fetch them */
 	enum kvb_tier_timing timing;
 	const struct kvb_link *links[KVB_LINK_KINDS];
 	struct kvb_link own_links[KVB_LINK_KINDS]; /* links that the command line describes */
 
 	struct kvt_config config;      /* as configured, with full sizes; owns its texts */
-	bool modelled;                 /* what timing came to */
+	bool modelled;                 /* whether times are modelled, which follows from `timing` */
 	uint32_t chunk_tokens;         /* a multiple of the block size */
-	uint64_t chunk_bytes;          /* of a chunk, in full */
+	uint64_t chunk_bytes;          /* full size of a chunk */
 	uint64_t payload_bytes;        /* bytes of a chunk's payload for libkvtier */
-	uint64_t l1_bytes, nvme_bytes; /* as libkvtier gets them */
+	uint64_t l1_bytes, nvme_bytes; /* capacities as libkvtier gets them */
 };
 
 void kvb_tier_options_init(struct kvb_tier_options *options);

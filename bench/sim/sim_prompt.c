@@ -25,7 +25,7 @@ static void add_dump(struct kvb_tokens *out, const json_t *value)
 	free(text);
 }
 
-/* Something that is not text: told apart by a digest of what it says. */
+/* Adds an object that is not text, as a digest of its content. */
 static void add_object(struct kvb_tokens *out, const json_t *part)
 {
 	char *text = json_dumps(part, JSON_COMPACT | JSON_SORT_KEYS);

@@ -59,7 +59,7 @@ static bool bind_address(
 	char *end;
 	int len;
 
-	if (strncmp(endpoint, "tcp://", 6) != 0) { /* a name: the workers' are told apart */
+	if (strncmp(endpoint, "tcp://", 6) != 0) { /* an inproc name gets the worker's number */
 		len = index == 0 ? snprintf(out, size, "%s", endpoint)
 				 : snprintf(out, size, "%s_dp%u", endpoint, index);
 		return (size_t)len < size;
@@ -80,7 +80,7 @@ static bool bind_address(
 	return (size_t)len < size;
 }
 
-/* What the engine says of a socket that is bound: as configured, with the port that it got. */
+/* Writes a bound socket's address as an engine reports it: as configured, with the real port. */
 static void report_address(void *socket, const char *endpoint, char told[KVB_ENDPOINT_MAX])
 {
 	char real[KVB_ENDPOINT_MAX];
@@ -201,7 +201,7 @@ void kvb_publisher_send(struct kvb_publisher *p, const void *batch, size_t len)
 		memcpy(kept->data, batch, len);
 }
 
-/* One reply: the asker's identity, the empty frame, and what follows it. */
+/* Sends one reply: the asker's identity, an empty frame, and the reply's own frames. */
 static void reply(struct kvb_publisher *p, zmq_msg_t *asker, const char *topic,
 	const unsigned char number[8], const void *data, size_t len)
 {

@@ -24,7 +24,7 @@
 #define KVB_ENDPOINT_MAX 256
 
 struct kvb_publisher_config {
-	const char *endpoint;        /* as configured */
+	const char *endpoint;        /* address, as configured */
 	const char *replay_endpoint; /* "": no replay */
 	const char *topic;
 	const char *host;      /* what `*` stands for */

@@ -8,7 +8,8 @@
 
 #include "bench/sim/sim_engine.h"
 
-/* The stretch that begins at `at`: its end, at most `end`, and the range that it lies in or NULL. */
+/* Finds the tokens from `at` on that lie in one range, or in none (NULL); returns their end, at
+ * most `end`. */
 static const struct kvb_range *stretch(const struct kvb_range *ranges, uint32_t count, uint32_t at,
 	uint32_t end, uint32_t *to)
 {

@@ -23,7 +23,7 @@ static void reply_disabled(struct kvb_conn *conn)
 	kvb_error_send(conn, &error, false);
 }
 
-/* What vLLM's generate endpoint takes for one prompt. */
+/* Writes one prompt as vLLM's generate endpoint takes it. */
 static void add_request(
 	const struct kvb_exchange *x, const struct kvb_tokens *prompt, struct kvb_buf *out)
 {
@@ -70,7 +70,7 @@ void kvb_render_request(struct kvb_worker *worker, struct kvb_conn *conn,
 		.n = 1,
 		.natural_end = true,
 		.max_new = worker->options->default_tokens};
-	bool list = api == &kvb_api_completions; /* one prompt may be many */
+	bool list = api == &kvb_api_completions; /* a request may have many prompts */
 	struct kvb_buf out = {0};
 	struct kvb_error error;
 

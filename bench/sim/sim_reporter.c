@@ -21,8 +21,8 @@
 #include "bench/sim/sim_zmq.h"
 
 #define LOWER_MS    50   /* interval in ms at which the events of the tiers are read */
-#define LOWER_MOST  64u  /* events at once */
-#define HASHES_MOST 256u /* of one event; more go into several */
+#define LOWER_MOST  64u  /* events that are read at once */
+#define HASHES_MOST 256u /* hashes in one event; more of them make several events */
 
 struct kvb_reporter {
 	const struct kvb_options *options;
@@ -30,7 +30,7 @@ struct kvb_reporter {
 	struct kvb_engine_watch watch;
 	struct kvb_publisher *publisher; /* NULL: no KV events */
 	struct kvb_zmq_watch replay;
-	struct kvb_buf events, batch; /* of the step under way; a whole batch */
+	struct kvb_buf events, batch; /* events of the step under way, which make one batch */
 	uint32_t event_count;
 	char topic[KVB_ENDPOINT_MAX];
 	struct kvb_lmcache *lmcache; /* NULL: none */
@@ -145,7 +145,8 @@ static void on_passed(void *user, struct kvb_seq *seq)
 	kvb_fragments_passed(((struct kvb_reporter *)user)->fragments, seq);
 }
 
-/* --- what the tiers below say ----------------------------------------------------------------- */
+/* --- events of the lower tiers
+ * ------------------------------------------------------------------ */
 
 static uint64_t read_hash(const uint8_t *bytes)
 {
@@ -224,7 +225,8 @@ static void publish(struct kvb_reporter *reporter)
 static void on_lower(evutil_socket_t fd, short what, void *arg)
 {
 	struct kvb_reporter *reporter = arg;
-	bool engine = reporter->event_count > 0; /* those leave when their step ends */
+	/* events of a step under way are sent when it ends */
+	bool engine = reporter->event_count > 0;
 
 	(void)fd;
 	(void)what;

@@ -358,7 +358,7 @@ static void post_chat(
 	kvb_openai_request(worker, conn, request, &kvb_api_chat);
 }
 
-/* SageMaker's: the body says what it is. */
+/* Serves SageMaker's path, on which the body decides the API. */
 static void post_invocations(
 	struct kvb_worker *worker, struct kvb_conn *conn, const struct kvb_request *request)
 {
@@ -381,7 +381,7 @@ static void post_responses(
 	kvb_openai_request(worker, conn, request, &kvb_api_responses);
 }
 
-/* GET /v1/responses/ID: one that this worker made and still remembers. */
+/* Serves GET /v1/responses/ID for responses that this worker made and still remembers. */
 static void get_response(
 	struct kvb_worker *worker, struct kvb_conn *conn, const struct kvb_request *request)
 {

@@ -13,7 +13,8 @@
 #include "bench/sim/sim_shared.h"
 #include "bench/sim/sim_worker.h"
 
-/* Of the block behind `before` others; known before the engine has the sequence. */
+/* Makes the file path of the block behind `before` others; the engine need not have the sequence
+ * yet. */
 static void path_of(const struct kvb_exchange *x, const struct kvb_seq *seq, uint32_t before,
 	char *out, size_t size)
 {

@@ -8,9 +8,9 @@
 
 struct kvb_exchange;
 
-/* What the storage has of the prompt need not be computed. */
+/* Finds the prompt's blocks in the storage, which need not be computed. */
 void kvb_shared_find(struct kvb_exchange *x);
-/* The prompt was computed: stores it, with --transfer shared. */
+/* Stores a computed prompt, with --transfer shared. */
 void kvb_shared_store(struct kvb_exchange *x);
 
 #endif

@@ -14,7 +14,7 @@
 #include "bench/sim/sim_transfer.h"
 #include "bench/sim/sim_worker.h"
 
-/* A prefill under way. */
+/* A prefill by another worker that is under way. */
 struct kvb_sidecar {
 	struct kvb_exchange *x;
 	struct bufferevent *io;
@@ -27,7 +27,7 @@ static void end_sidecar(struct kvb_sidecar *sidecar)
 	free(sidecar);
 }
 
-/* The body for the other worker; owned by the caller. */
+/* Makes the body for the other worker; the caller owns it. */
 static char *body_of(const struct kvb_exchange *x)
 {
 	json_t *body = json_copy(x->body);
@@ -47,7 +47,7 @@ static char *body_of(const struct kvb_exchange *x)
 	return text;
 }
 
-/* Gives the parameters of the answer to the request. False: it has none. */
+/* Copies the answer's transfer parameters into the request. Returns false if it has none. */
 static bool take_params(struct kvb_exchange *x, const char *answer, size_t len)
 {
 	json_t *whole = json_loadb(answer, len, 0, NULL);
@@ -60,7 +60,7 @@ static bool take_params(struct kvb_exchange *x, const char *answer, size_t len)
 	return good;
 }
 
-/* As any request without a prefiller. */
+/* Puts the request into the engine as one without a prefiller. */
 static void compute(struct kvb_exchange *x)
 {
 	x->arrival_ns = kvb_worker_sim_ns(x->worker);

@@ -11,9 +11,9 @@
 struct kvb_exchange;
 struct kvb_request;
 
-/* False: the request names no prefiller. */
+/* Begins the prefill by another worker. Returns false if the request names no prefiller. */
 bool kvb_sidecar_begin(struct kvb_exchange *x, const struct kvb_request *request);
-/* The exchange ends. */
+/* Drops the prefill of an exchange that ends. */
 void kvb_sidecar_drop(struct kvb_exchange *x);
 
 #endif

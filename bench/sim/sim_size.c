@@ -23,7 +23,7 @@ bool kvb_parse_size(const char *text, uint64_t *out)
 	double value = strtod(text, &unit);
 
 	if (digits == 0 || unit != text + digits)
-		return false; /* strtod knows signs, blanks, exponents and hex, too */
+		return false; /* strtod would take signs, blanks, exponents and hex as well */
 	unit += *unit == ' ' && unit[1] != '\0';
 	for (size_t i = 0; i < sizeof(units) / sizeof(units[0]); i++) {
 		if (strcmp(unit, units[i].name) != 0)

@@ -14,11 +14,11 @@
 #include "base/clock.h"
 #include "bench/sim/sim_store_parts.h"
 
-#define FIND_NS       INT64_C(1000000000)  /* wall time; most that a question may take */
-#define GET_NS        INT64_C(30000000000) /* most that a fetch may take */
-#define FORGET_TOKENS 65536                /* what came so many tokens ago counts 1/e */
-#define PRIOR_TOKENS  4096                 /* what the configured rate counts for */
-#define TAKEN         64u                  /* completions at once */
+#define FIND_NS       INT64_C(1000000000)  /* longest wall time of a lookup */
+#define GET_NS        INT64_C(30000000000) /* longest wall time of a fetch */
+#define FORGET_TOKENS 65536                /* tokens after which a measured rate counts 1/e */
+#define PRIOR_TOKENS  4096                 /* tokens for which the configured rate counts */
+#define TAKEN         64u                  /* completions that are taken at once */
 
 /* --- the library's clock ---------------------------------------------------------------------- */
 
@@ -73,7 +73,7 @@ static void free_task(struct kvb_store *store, struct kvb_task *task)
 	free(task);
 }
 
-/* Nothing real is under way for it any more. */
+/* Ends a task for which no real operation is under way any more. */
 static void finish_task(struct kvb_store *store, struct kvb_task *task, int64_t end_ns)
 {
 	task->done = true;
@@ -181,7 +181,7 @@ static struct kvt_key *copy_keys(const struct kvb_seq *seq, uint32_t first, uint
 	return keys;
 }
 
-/* How many of the first tokens are worth loading, judged without asking a shared tier. */
+/* Returns how many of the first tokens are worth loading, without asking a shared tier. */
 static uint32_t look_up(
 	struct kvb_store *store, const struct kvb_seq *seq, int64_t now_ns, uint32_t hits)
 {
@@ -204,7 +204,7 @@ static uint32_t look_up(
 	return worth * size;
 }
 
-/* Asks shared tiers, too. False: cannot be asked now. */
+/* Begins a lookup that asks shared tiers, too. Returns false if it cannot begin now. */
 static bool begin_ask(struct kvb_store *store, struct kvb_seq *seq, int64_t now_ns)
 {
 	struct kvb_task *task = begin_task(store, KVB_TASK_ASK, seq);
@@ -253,7 +253,7 @@ bool kvb_store_ask(struct kvb_store *store, struct kvb_seq *seq, int64_t now_ns,
 
 /* --- fetching --------------------------------------------------------------------------------- */
 
-/* Simulated end of loading what is there of these chunks. */
+/* Returns the simulated end of loading those of these chunks that are stored. */
 static int64_t model_fetch(struct kvb_store *store, const struct kvb_task *task, int64_t now_ns)
 {
 	uint8_t *tiers = malloc((size_t)task->count + 1);
@@ -388,7 +388,7 @@ int64_t kvb_store_next_ns(const struct kvb_store *store)
 	return next_ns;
 }
 
-/* To the library, and for decisions here, by the same average. */
+/* Reports the rate of prefill to the library, and keeps the same average for decisions here. */
 static void report_prefill(struct kvb_store *store, uint64_t tokens, int64_t length_ns)
 {
 	double keep = 1 / (1 + (double)tokens / FORGET_TOKENS);
@@ -409,7 +409,7 @@ void kvb_store_step_ends(
 		return;
 	task = begin_task(store, KVB_TASK_PUT, NULL);
 	if (task == NULL)
-		return; /* they go with a later step */
+		return; /* these puts go with a later step */
 	task->copy.kind = KVB_COPY_PUT;
 	task->copy.puts = store->puts;
 	task->copy.put_count = store->put_count;

@@ -79,7 +79,7 @@ struct kvb_store_stats {
 	uint64_t loaded_tokens[3]; /* by tier */
 	uint64_t puts, puts_existing, puts_refused; /* chunks */
 	uint64_t checked_chunks, wrong_bytes;
-	/* how often simulated time stood still; how often the limit of that was reached */
+	/* how often simulated time stood still; how often it did so up to its limit */
 	uint64_t waits, given_up;
 	uint64_t under_way;       /* questions, fetches and puts */
 };

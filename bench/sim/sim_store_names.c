@@ -10,7 +10,7 @@
 
 #include "bench/sim/sim_store_parts.h"
 
-#define WORDS      9u /* of 8 bytes, per chunk: chain id, key, LMCache's hash */
+#define WORDS      9u /* words of 8 bytes per chunk: chain id, key, LMCache's hash */
 #define KEY_AT     4u
 #define LMCACHE_AT 8u
 

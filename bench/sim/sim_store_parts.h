@@ -53,9 +53,9 @@ struct kvb_store {
 	struct kvt *cache;
 	struct kvb_copier *copier;
 	struct event *ev_cache, *ev_copier;
-	struct kvb_task_list tasks;        /* in the order in which they began */
-	struct kvb_ways ways;              /* where transfers are modelled */
-	/* of recent steps; from these follows which chunks are worth fetching */
+	struct kvb_task_list tasks;        /* tasks in the order in which they began */
+	struct kvb_ways ways;              /* used if transfers are modelled */
+	/* tokens and time of recent steps, which decide whether chunks are worth fetching */
 	double prefill_tokens, prefill_ns;
 	struct kvb_put *puts;              /* puts of the present step */
 	uint32_t put_count, put_room;

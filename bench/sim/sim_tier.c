@@ -11,12 +11,12 @@
 struct entry {
 	uint64_t key;
 	uint32_t older, newer;
-	uint32_t chain; /* next of the same bucket, or next free one */
+	uint32_t chain; /* next entry of the same bucket, or next free entry */
 	bool pinned;
 };
 
 struct kvb_tier {
-	struct entry *entries; /* owned; `capacity` and the head */
+	struct entry *entries; /* owned; `capacity` entries and the list's head */
 	uint32_t *buckets;     /* owned */
 	uint32_t bucket_mask;
 	uint32_t capacity, count;

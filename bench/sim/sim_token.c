@@ -30,7 +30,7 @@ void kvb_tokens_add(struct kvb_tokens *tokens, uint32_t id)
 	tokens->ids[tokens->count++] = id;
 }
 
-/* The character at the start of the text, and its length in bytes. */
+/* Reads the character at the start of the text, and its length in bytes. */
 static uint32_t take_char(const unsigned char *text, size_t len, size_t *used)
 {
 	unsigned char c = text[0];

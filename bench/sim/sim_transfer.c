@@ -19,7 +19,7 @@ static const json_t *param(const struct kvb_exchange *x, const char *name)
 	return json_object_get(json_object_get(x->body, "kv_transfer_params"), name);
 }
 
-/* NULL: it lacks that, or has it null. */
+/* Returns a text parameter; NULL: the request lacks it, or it is null. */
 static const char *text_param(const struct kvb_exchange *x, const char *name)
 {
 	return json_string_value(param(x, name));
@@ -80,7 +80,7 @@ void kvb_transfer_query(
 
 /* --- the decoding side --- */
 
-/* Host and port of http://HOST:PORT. */
+/* Splits http://HOST:PORT into host and port. */
 static bool split_url(const char *url, char *host, size_t size, int *port)
 {
 	const char *colon;

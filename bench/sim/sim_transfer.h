@@ -19,9 +19,10 @@ struct kvb_worker;
 /* Begins the decoding side of a transfer. False: there is none, and the request goes into the engine as
  * any other. */
 bool kvb_transfer_begin(struct kvb_exchange *x, const struct kvb_request *request);
-/* By what the prefilling side holds the request's KV; false: it holds none. */
+/* Writes the name under which the prefilling side holds the request's KV; returns false if it
+ * holds none. */
 bool kvb_transfer_name(struct kvb_exchange *x, char *out, size_t size);
-/* Whether its answer has parameters. */
+/* Returns whether the request's answer has transfer parameters. */
 bool kvb_transfer_answers(const struct kvb_exchange *x);
 
 /* GET /query of Mooncake's bootstrap server. */

@@ -9,7 +9,7 @@
 #include "kvtier/kvtier.h"
 #include "bench/sim/sim_way.h"
 
-/* A fetch as far as its chunks have been charged for. */
+/* A fetch, and how many of its chunks the links have carried in the model. */
 struct fetch {
 	struct kvb_ways *ways;
 	int64_t begin_ns, below_ns, device_ns; /* ends so far */

@@ -23,7 +23,7 @@
 #include "bench/sim/sim_reporter.h"
 #include "bench/sim/sim_worker.h"
 
-#define STEPS_AT_ONCE 64   /* of no length, before the loop turns */
+#define STEPS_AT_ONCE 64   /* most steps without length that run before the loop turns */
 #define PATIENCE_MS   2000 /* real time that a step is held for; longer than L2's deadline */
 
 enum plan { PLAN_STEP, PLAN_NOTHING, PLAN_HELD };
@@ -97,7 +97,7 @@ static void arm(struct kvb_worker *worker, int64_t sim_ns)
 	event_add(worker->ev_timer, &tv);
 }
 
-/* Moves those that have arrived by then into the engine. */
+/* Moves exchanges that have arrived by then into the engine. */
 static void submit_arrived(struct kvb_worker *worker, int64_t sim_ns)
 {
 	struct kvb_exchange *x;
@@ -109,7 +109,8 @@ static void submit_arrived(struct kvb_worker *worker, int64_t sim_ns)
 	}
 }
 
-/* A step that begins then, unless there is nothing to do or it has to be held. */
+/* Plans a step that begins at this moment, unless there is nothing to do or the step must be
+ * held. */
 static enum plan plan_step(struct kvb_worker *worker, int64_t begin_ns)
 {
 	int64_t length_ns;
@@ -131,7 +132,8 @@ static enum plan plan_step(struct kvb_worker *worker, int64_t begin_ns)
 	return PLAN_STEP;
 }
 
-/* The next simulated moment at which an idle engine may have something to do; INT64_MAX: none. */
+/* Returns the next simulated moment at which an idle engine may have something to do; INT64_MAX:
+ * none. */
 static int64_t next_ns(const struct kvb_worker *worker)
 {
 	const struct kvb_exchange *first = TAILQ_FIRST(&worker->coming);
@@ -141,7 +143,7 @@ static int64_t next_ns(const struct kvb_worker *worker)
 	return arrival_ns < tier_ns ? arrival_ns : tier_ns;
 }
 
-/* With no step running: the timer waits for what comes next. */
+/* Sets the timer, while no step runs, to the next moment with something to do. */
 static void await_next(struct kvb_worker *worker)
 {
 	struct timeval patience = {PATIENCE_MS / 1000, PATIENCE_MS % 1000 * 1000};
@@ -153,7 +155,7 @@ static void await_next(struct kvb_worker *worker)
 		arm(worker, ns);
 }
 
-/* An idle engine goes on at a simulated moment. */
+/* Has an idle engine begin its next step at a simulated moment. */
 static void begin_at(struct kvb_worker *worker, int64_t begin_ns)
 {
 	if (plan_step(worker, begin_ns) == PLAN_STEP)
@@ -162,7 +164,8 @@ static void begin_at(struct kvb_worker *worker, int64_t begin_ns)
 		await_next(worker);
 }
 
-/* What was due before now and is looked at only now has its step when it was due. */
+/* Begins a step for requests that are due; if they were due earlier, the step begins in
+ * simulated time when they were. */
 void kvb_worker_kick(struct kvb_worker *worker)
 {
 	int64_t begin_ns = kvb_worker_sim_ns(worker), due_ns = next_ns(worker);
@@ -174,7 +177,8 @@ void kvb_worker_kick(struct kvb_worker *worker)
 	begin_at(worker, worker->held ? worker->held_ns : begin_ns);
 }
 
-/* A tier has done something: a step that was held may go on, an idle engine may have work. */
+/* Called when a tier has finished an operation: a held step may go on, an idle engine may have
+ * work. */
 static void on_store(void *user)
 {
 	struct kvb_worker *worker = user;
@@ -206,8 +210,8 @@ void kvb_worker_expect(struct kvb_worker *worker, struct kvb_exchange *x)
 		await_next(worker);
 }
 
-/* What comes to an idle engine begins a step when it comes. Should that be past by now, the step is
- * planned belatedly, but begins when it would have. A step that was held too long goes on without. */
+/* Begins a step of an idle engine at the moment for which the timer was set, even if the clock
+ * is past it. A step that was held too long begins without the late operation. */
 static void on_next(struct kvb_worker *worker)
 {
 	int64_t ns = next_ns(worker);
@@ -220,7 +224,7 @@ static void on_next(struct kvb_worker *worker)
 	}
 }
 
-/* The step has ended in simulated time; its tokens go out. */
+/* Ends a step whose simulated time is over, and sends its tokens. */
 static void end_step(struct kvb_worker *worker)
 {
 	struct kvb_engine_stats stats;
@@ -240,7 +244,7 @@ static void end_step(struct kvb_worker *worker)
 	worker->step_running = false;
 }
 
-/* Ends the step; those that follow at once, having no length, are done in the same go. */
+/* Ends the step, and runs further steps without length at once. */
 static void on_timer(evutil_socket_t fd, short what, void *arg)
 {
 	struct kvb_worker *worker = arg;
@@ -366,7 +370,7 @@ static void close_store(struct kvb_worker *worker)
 	worker->store = NULL;
 }
 
-/* One rank of the server, whose requests are cut. */
+/* Restarts one rank of the server and cuts its requests. */
 static bool restart_rank(struct kvb_worker *worker)
 {
 	struct kvb_engine *engine = make_engine(worker->options);
@@ -405,7 +409,7 @@ static void use_number(struct kvb_worker *worker)
 		worker->rank + (worker->options->hybrid ? worker->index * ranks : 0);
 }
 
-/* A number that is none is passed over, as by vLLM. */
+/* Returns the rank that a request names; a number that is no rank is ignored, as vLLM does. */
 struct kvb_worker *kvb_worker_rank(
 	struct kvb_worker *first, const struct kvb_request *request, uint64_t *wrong)
 {
@@ -473,7 +477,7 @@ static bool start(struct kvb_worker *worker, void *zmq, uint16_t port)
 	return true;
 }
 
-/* first: NULL for the first rank. */
+/* Creates a rank of a server. first: its first rank; NULL: this is the first one. */
 static struct kvb_worker *create_rank(struct event_base *base, void *zmq,
 	const struct kvb_options *options, uint32_t index, struct kvb_worker *first, uint32_t rank,
 	uint16_t port)

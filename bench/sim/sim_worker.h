@@ -31,7 +31,7 @@ TAILQ_HEAD(kvb_exchange_list, kvb_exchange);
 
 /* A response that GET /v1/responses/ID returns. */
 struct kvb_kept_response {
-	char id[104]; /* with its prefix */
+	char id[104]; /* the response's id, with its prefix */
 	struct kvb_buf body;
 };
 
@@ -51,8 +51,8 @@ struct kvb_worker {
 	struct kvb_worker *first;
 	/* owned by the first rank: options->ranks entries, itself included */
 	struct kvb_worker **ranks;
-	uint32_t rank;             /* in the server */
-	uint32_t global_rank;      /* in the deployment */
+	uint32_t rank;             /* number of the rank in the server */
+	uint32_t global_rank;      /* number of the rank in the deployment */
 	/* in the first rank: the rank that gets the next request without a rank */
 	uint32_t next_rank;
 	struct event_base *base; /* borrowed */

@@ -1,6 +1,7 @@
 """A model that is known is obeyed: only workers that serve it get the request, however it says so."""
 
 import gzip
+import hashlib
 import json
 import subprocess
 import threading
@@ -540,3 +541,26 @@ def test_names_of_adapters_that_come_and_go(workers, kvway):
     held.join(10)
     assert got[0].status == 200 and b"[DONE]" in got[0].body
     router.wait_idle()
+
+
+def test_one_model_is_answered_as_the_list_has_it(workers, kvway, tmp_path):
+    fleet = workers(1, models=["org/base", "lora+x"]) + workers(1, models=["other"])
+    router = kvway(fleet)
+    listed = {entry["id"]: entry for entry in router.ask("GET", "/v1/models").json()["data"]}
+    for _ in range(4):
+        for path, name in (("org/base", "org/base"), ("org%2Fbase?a=b", "org/base"), ("lora+x", "lora+x"), ("other", "other")):
+            answer = router.ask("GET", f"/v1/models/{path}")
+            assert (answer.status, answer.json()) == (200, listed[name])
+        for path in ("org", "base", "none", "org/base/x"):
+            answer = router.ask("GET", f"/v1/models/{path}")
+            assert (answer.status, answer.json()["error"]["param"]) == (404, "model")
+    assert router.ask("DELETE", "/v1/models/org/base").status == 405
+    assert not fleet[0].requests and not fleet[1].requests
+    keys = tmp_path / "keys.yaml"
+    digest = hashlib.sha256(b"key").hexdigest()
+    keys.write_text(json.dumps({"keys": [{"name": "k", "sha256": digest, "models": ["org/base"], "paths": ["/v1/models"]}]}))
+    router = kvway(fleet, {"auth.keys_file": str(keys)})
+    headers = [("authorization", "Bearer key")]
+    for path, status in (("org/base", 200), ("org%2fbase", 200), ("other", 404)):
+        assert router.ask("GET", f"/v1/models/{path}", headers).status == status
+    assert router.ask("GET", "/v1/models/org/base").status == 401

@@ -27,7 +27,7 @@ from rig.wait import until
 from rig.worker import answer
 
 KINDS = ["shared", "sidecar", "p2p", "nixl-push", "mooncake"]
-BESIDE = ["nixl-push", "mooncake"]  # both workers are asked at once
+ASKED_AT_ONCE = ["nixl-push", "mooncake"]  # transfers that have both workers asked at the same time
 
 
 def listed(router):
@@ -94,7 +94,7 @@ def test_a_prefill_that_fails_is_the_decoders(engines, split, kind, fault):  # n
     p.worker.fail(fault)
     check(router, engines(nixl=None), LONG)
     result = "refused" if kind == "sidecar" else "fallback"
-    computed = kind in BESIDE and fault == "close-after-head"  # the decoder may have got the KV before that
+    computed = kind in ASKED_AT_ONCE and fault == "close-after-head"  # the decoder may have got the KV before that
     until(lambda: decodes(router, result) + computed * decodes(router, "transferred") == 1, what="counted")
     p.worker.fail("")
     router.wait_idle()
@@ -123,7 +123,7 @@ def test_a_kept_connection_to_the_decoder_that_went_stale(engines, split, kind):
     check(router, alone, LONG)
     d.worker.fail("stale-close", 1)
     check(router, alone, f"two {LONG}")
-    if kind not in ("sidecar", *BESIDE):
+    if kind not in ("sidecar", *ASKED_AT_ONCE):
         assert prefills(router, "ok") == (2 if kind == "shared" else 3)
     assert nixl(d)["wrong"] == 0
 
@@ -138,7 +138,7 @@ def test_clients_that_leave(split, kind, leg):
         client.send_request("POST", CHAT, body=body_for(CHAT))
         port = d.worker.port if kind == "sidecar" else slow.worker.port
         until(lambda: router.sockets_to(port) > 0, what="it was asked")
-        if leg == "decode" and kind not in ("sidecar", *BESIDE):
+        if leg == "decode" and kind not in ("sidecar", *ASKED_AT_ONCE):
             until(lambda: prefills(router, "ok") == 1, what="the decoder was asked")
     router.wait_idle()
     if kind != "sidecar" and leg == "prefill":
@@ -239,7 +239,7 @@ def test_a_prefiller_that_stands_still_under_a_sidecar(engines, split):  # noqa:
     router.wait_idle()
 
 
-@pytest.mark.parametrize("kind", BESIDE)
+@pytest.mark.parametrize("kind", ASKED_AT_ONCE)
 def test_a_decoder_waits_for_a_slow_prefill(engines, split, kind):  # noqa: F811
     router, (p,), (d,) = split(kind, {"loops": 1})
     alone = engines(nixl=None)
@@ -255,7 +255,7 @@ def test_a_decoder_waits_for_a_slow_prefill(engines, split, kind):  # noqa: F811
 
 
 @pytest.mark.parametrize("stream", [False, True])
-@pytest.mark.parametrize("kind", BESIDE)
+@pytest.mark.parametrize("kind", ASKED_AT_ONCE)
 def test_a_prefiller_that_fails_while_the_decoder_waits(engines, split, kind, stream):  # noqa: F811
     router, (p,), (d,) = split(kind)
     alone = engines(nixl=None)
@@ -267,7 +267,7 @@ def test_a_prefiller_that_fails_while_the_decoder_waits(engines, split, kind, st
     router.wait_idle()
 
 
-@pytest.mark.parametrize("kind", BESIDE)
+@pytest.mark.parametrize("kind", ASKED_AT_ONCE)
 def test_a_prefiller_that_dies_while_the_decoder_waits(engines, split, kind):  # noqa: F811
     router, (p,), (d,) = split(kind)
     alone = engines(nixl=None)
@@ -282,7 +282,7 @@ def test_a_prefiller_that_dies_while_the_decoder_waits(engines, split, kind):  #
     router.wait_idle()
 
 
-@pytest.mark.parametrize("kind", BESIDE)
+@pytest.mark.parametrize("kind", ASKED_AT_ONCE)
 def test_a_prefiller_that_does_not_answer_while_the_decoder_waits(engines, split, kind):  # noqa: F811
     """Half of the time for the first token is the decoder's, which serves the request whole."""
     router, (p,), (d,) = split(kind, {"timeouts.first_token": "3s"})
@@ -294,7 +294,7 @@ def test_a_prefiller_that_does_not_answer_while_the_decoder_waits(engines, split
     router.wait_idle()
 
 
-@pytest.mark.parametrize("kind", BESIDE)
+@pytest.mark.parametrize("kind", ASKED_AT_ONCE)
 def test_a_prefiller_that_is_another_engine(engines, split, kind):  # noqa: F811
     """The decoder gets the former one's id, is refused, and gets the request whole."""
     router, (p,), (d,) = split(kind, {"health.metrics_interval": "60s"})

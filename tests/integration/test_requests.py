@@ -94,6 +94,7 @@ TRIALS = [
     "w0 serves 204\nclient asks GET /x\nclient receives {204|200}",
     "w0 breaks closing\nclient asks POST /x\nclient receives {502|200}",
     RAW + "{client closes|client waits}\nw0 is left",
+    RAW + 'w0 begins\n{client closes|client waits}\nw0 keeps sending ": x\\n\\n"',
     # kvway
     RAW + "w0 answers\nclient receives 200\nkvway counts kvway_requests_total is {1|2}",
     RAW + "w0 answers\nclient receives 200\nkvway counts kvway_requests_total at least {1|2}",
@@ -198,7 +199,7 @@ def test_every_word_is_tried():
                     below.add((each.subject, "no" if each.absent else each.relation))
     expecting = {key for key, verb in VERBS.items() if verb.below in ("request", "response", "record")}
     expecting |= {("client", w) for w in ("receives chunk", "receives event", "receives bytes", "is closed")}
-    expecting |= {("worker", w) for w in ("receives bytes", "receives nothing", "is left")}
+    expecting |= {("worker", w) for w in ("receives bytes", "receives nothing", "is left", "keeps sending")}
     expecting |= {("kvway", w) for w in ("counts", "shows", "is idle", "logs", "does not log")}
     assert expecting <= failing, expecting - failing
     assert {relation for _, relation in below} == {*expect.RELATIONS, "no"}
@@ -278,10 +279,11 @@ MISTAKES = {
     "workers two\nkvway is idle": (2, "workers NUMBER"),
     "kvway is idle\nworkers 2": (3, "stands before the first step"),
     "config\n    loops 2\nkvway is idle": (3, "key: value"),
-    "worker w0 modles a\nkvway is idle": (2, "models|prefix|key"),
+    "worker w0 modles a\nkvway is idle": (2, "models|base|prefix|key"),
     "worker w1 models a\nkvway is idle": (2, "expected: worker w0"),
     "each a | b\n    1\nkvway is idle": (3, "2 columns"),
     "each\n    1\nkvway is idle": (2, "each NAME"),
+    "each how\n    answrs\nw0 receives\nw0 ${how}": (5, "unknown verb: w0 answrs; a worker can"),
     "file\n    1\nkvway is idle": (2, "file NAME"),
     "    kvway is idle": (2, "below no other"),
     "client asks chat\n\theader a: b": (3, "not tabs"),
@@ -314,6 +316,13 @@ def test_rows_change_what_kvway_is_started_with(stages):
     text = "config\n    http.forwarded: ${how}\neach how\n    off\n    both\nclient asks GET /x\nw0 receives\n    {}\nw0 answers\nclient receives 200"
     assert play(stages, text.replace("{}", "no header forwarded"), {"how": "off"}) is None
     assert play(stages, text.replace("{}", "header forwarded contains for="), {"how": "both"}) is None
+
+
+def test_a_row_may_give_an_actor_and_a_verb_with_its_arguments(stages):
+    text = "each actor | how\n    w0 | answers 404\nclient asks POST /x\n${actor} receives\nany ${how}\nclient receives 404"
+    assert play(stages, text, {"actor": "any", "how": "answers 404"}) is None
+    shown = play(stages, text, {"actor": "any", "how": "resets"}, hasty_from=7)
+    assert shown and "a.case:7: client receives 404" in shown and "502" in shown
 
 
 def test_escapes_of_a_table_count_in_quotes_and_those_of_the_wire_do_not():

@@ -26,11 +26,12 @@ class CaseFile(pytest.File):
     def collect(self):
         try:
             case = parse(self.path.read_text(), str(self.path))
+            rows = [(row, variables, case.of_row(variables)) for row, variables in case.rows()]
         except CaseError as error:
             raise self.CollectError(f"{self.path}:{error.line}: {error}") from None
-        for row, variables in case.rows():
+        for row, variables, played in rows:
             yield CaseItem.from_parent(self, name=f"{self.path.stem}[{row}]" if row else self.path.stem,
-                                       case=case.of_row(variables), variables=variables)  # fmt: skip
+                                       case=played, variables=variables)  # fmt: skip
 
 
 class CaseItem(pytest.Item):

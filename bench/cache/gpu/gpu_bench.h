@@ -26,12 +26,13 @@ struct kvb_gpu_options {
 	uint64_t staging_bytes;
 };
 
-/* A paged cache's layout, but for where it lies. */
+/* The layout of a paged cache, without its address. */
 struct kvb_gpu_geometry {
 	const char *name;
 	uint32_t axis_count;
 	struct kvt_gpu_axis axes[KVT_GPU_AXES];
-	uint64_t whole; /* 1: the blocks' stride is a block; 2: keys and values apart */
+	/* 1: a block's keys and values lie together; 2: all keys, then all values */
+	uint64_t whole;
 };
 
 extern const struct kvb_gpu_geometry kvb_gpu_geometries[];
@@ -40,7 +41,7 @@ extern const unsigned kvb_gpu_geometry_count;
 /* The layout of `bytes` of all layers at `base`; layers has KVB_LAYERS entries. */
 void kvb_gpu_layout(const struct kvb_gpu_geometry *geometry, char *base, uint64_t bytes,
 	void **layers, struct kvt_gpu_layout *out);
-/* A random order of the blocks of a paged cache of so many bytes. Freed by the caller. */
+/* Returns the blocks of a paged cache of so many bytes in random order. The caller frees them. */
 int64_t *kvb_gpu_ids(uint64_t bytes);
 
 void kvb_gpu_host(const struct kvb_gpu_options *options);   /* gpu_bench_host.c */

@@ -33,7 +33,7 @@ struct bench {
 	uint64_t device;      /* 2 * bytes of its memory */
 	char *host;           /* 2 * bytes, pinned */
 	uint64_t bytes;
-	int64_t *ids;         /* of blocks, or of tokens where a view is set */
+	int64_t *ids;         /* ids of blocks, or of tokens where a view is set */
 	uint32_t view, parts; /* 0, 1: whole blocks */
 	const struct kvt_gpu_turn *turn; /* of scatters */
 	struct kvt_gpu *gpu;
@@ -45,7 +45,7 @@ static void must(int error, const char *what)
 		kvb_fail(what);
 }
 
-/* gathers, scatters: which of the two, or both at once. */
+/* Returns our rate; gathers, scatters: the directions that run, at once if both. */
 static double our_rate(struct bench *b, bool gathers, bool scatters)
 {
 	uint64_t n = b->bytes / KVB_CHUNK, ops[UNDER_WAY], begun = 0, over = 0;
@@ -99,7 +99,8 @@ static void tell(struct kvt_gpu *g, const char *layout)
 	fprintf(stderr, "\n%s:\n%s", layout, text);
 }
 
-/* Random blocks into chunks and, once the blocks are wiped, back: all bytes are where they were. */
+/* Copies random blocks into chunks, wipes the blocks, copies back; ends the program if a byte
+ * differs. */
 static void check_bytes(struct bench *b)
 {
 	char *blocks = malloc(b->bytes), *other = b->host + b->bytes;
@@ -156,7 +157,7 @@ static struct kvt_gpu_stats stats_of(struct kvt_gpu *g)
 	return stats;
 }
 
-/* What was copied by what, and how many multiprocessors it may have used at most. */
+/* Prints a figure with the way of copying and the most multiprocessors that it may use. */
 static void print_series(const struct kvb_series *series, const char *metric, const char *layout,
 	const struct kvt_gpu_stats *used)
 {
@@ -293,7 +294,7 @@ static void measure_fragments(struct bench *b, const struct kvb_gpu_options *opt
 	free(tokens);
 }
 
-/* false: there is none. */
+/* Returns false if there is no CUDA device. */
 static bool find_device(struct bench *b, const struct kvb_gpu_options *options)
 {
 	struct kvt_surroundings s;

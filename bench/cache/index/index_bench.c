@@ -23,7 +23,7 @@
 
 struct bench {
 	struct kvt_index *index;
-	struct kvt_key *keys; /* chains one after another */
+	struct kvt_key *keys; /* keys of all chains, one chain after another */
 	uint32_t entries;
 	uint32_t chains;
 	uint32_t rounds;
@@ -113,7 +113,8 @@ static void put(struct bench *b, uint32_t number)
 	kvt_index_release(b->index, entry);
 }
 
-/* Chains from..to, TURNS at a time, in a random turn each chunk. */
+/* Inserts chains from..to, TURNS of them at a time: each chunk is the next one of a random
+ * chain. */
 static void put_turns(struct bench *b, uint32_t from, uint32_t to)
 {
 	uint32_t done[TURNS], chain[TURNS], open = 0;
@@ -196,7 +197,7 @@ static void *look(void *arg)
 	return NULL;
 }
 
-/* Chunks a second that so many threads look up. */
+/* Returns how many chunks a second so many threads look up. */
 static double rate(struct bench *b, uint32_t threads)
 {
 	const struct timespec pause = {.tv_nsec = 300000000};
@@ -255,7 +256,7 @@ static void bench_hold(struct bench *b)
 	free(times);
 }
 
-/* Each new chunk takes the place of an old one; in turns as before. */
+/* Inserts new chains by turns into a full index, so that each chunk evicts an old one. */
 static void bench_churn(struct bench *b)
 {
 	const uint32_t chains = b->chains / 4;

@@ -16,7 +16,7 @@
 #include <sys/mman.h>
 #include <xxhash.h>
 #ifdef KVT_XXH_DISPATCH
-#include <xxh_x86dispatch.h> /* from here on the names mean the dispatching functions */
+#include <xxh_x86dispatch.h> /* makes XXH3's names choose the widest vectors at run time */
 #endif
 
 #include "bench/cache/memory/figures.h"
@@ -25,7 +25,7 @@
 #include "bench/cache/memory/team.h"
 
 #define CHUNK ((uint64_t)4 << 20)
-#define CHAIN 16u                   /* chunks that hang together */
+#define CHAIN 16u                   /* chunks of a chain */
 #define PAIR  (UINT64_C(2) * CHAIN) /* a chain for each of two threads */
 #define GETS  20000u
 
@@ -37,11 +37,11 @@ struct bench {
 	uint64_t sink;    /* keeps the peer's hashes from being left out */
 };
 
-/* A thread's share of a pass over all buffers. */
+/* The part of a pass over all buffers that one thread does. */
 struct share {
 	struct bench *bench;
 	uint32_t first, count; /* buffers */
-	uint64_t number;       /* of the first chunk that is put */
+	uint64_t number;       /* number of the first chunk that it puts */
 };
 
 static char *map(uint64_t bytes)
@@ -82,7 +82,7 @@ static void put_share(void *self)
 	}
 }
 
-/* Bytes per second of one pass over all buffers by one or two threads. */
+/* Returns the bytes per second of one pass over all buffers by one or two threads. */
 static double pass(struct bench *bench, void (*work)(void *share), uint32_t threads)
 {
 	uint32_t each = bench->chunks / threads;
@@ -98,7 +98,7 @@ static double pass(struct bench *bench, void (*work)(void *share), uint32_t thre
 	return (double)(each * threads) * (double)CHUNK / seconds;
 }
 
-/* How many of these are there. */
+/* Returns how many chunks with these keys the cache holds, from the first one on. */
 static size_t hits(struct bench *bench, const struct kvt_key *keys, size_t n)
 {
 	struct kvt_lookup found;
@@ -108,7 +108,8 @@ static size_t hits(struct bench *bench, const struct kvt_key *keys, size_t n)
 	return found.hits;
 }
 
-/* Keys of chunks that are there, of those put last; which ones go is the policy's choice. */
+/* Finds keys of chunks that the cache holds, among those put last (the policy chose which it
+ * evicted). */
 static uint32_t find_held(struct bench *bench, struct kvt_key *keys, uint32_t most)
 {
 	uint64_t first = bench->written - bench->chunks;
@@ -123,7 +124,7 @@ static uint32_t find_held(struct bench *bench, struct kvt_key *keys, uint32_t mo
 	return n;
 }
 
-/* Keys of a whole chain that is there. */
+/* Finds the keys of a whole chain that the cache holds. */
 static void find_chain(struct bench *bench, struct kvt_key keys[CHAIN])
 {
 	uint64_t end = bench->written, first = end - bench->chunks;
@@ -169,7 +170,7 @@ static double hash_rate(struct bench *bench, uint32_t count)
 	return count * (double)CHUNK / (kvb_seconds() - begin);
 }
 
-/* Nanoseconds per chunk of leases on `n` chunks of one chain. */
+/* Returns the nanoseconds per chunk of taking leases on `n` chunks of one chain. */
 static double get_time(struct bench *bench, const struct kvt_key keys[CHAIN], uint32_t n)
 {
 	uint32_t times = GETS / n;
@@ -180,7 +181,7 @@ static double get_time(struct bench *bench, const struct kvt_key keys[CHAIN], ui
 	return (kvb_seconds() - begin) * 1e9 / ((double)times * n);
 }
 
-/* One round of get and verify. */
+/* Measures one round of get and verify. */
 static void read_round(struct bench *bench, struct kvb_series *verify, struct kvb_series *one,
 	struct kvb_series *chain)
 {
@@ -214,7 +215,8 @@ static void open_bench(struct bench *bench, uint64_t bytes)
 	for (uint64_t i = 0; i < bench->chunks * CHUNK / sizeof(uint64_t); i++)
 		((uint64_t *)bench->from)[i] = i * UINT64_C(0x9e3779b97f4a7c15);
 	memset(bench->to, 1, bench->chunks * CHUNK);
-	for (int i = 0; i < 2; i++) /* fills the arena and then some */
+	/* puts more chunks than the arena holds, so that each later put evicts one */
+	for (int i = 0; i < 2; i++)
 		(void)pass(bench, put_share, 1);
 }
 

@@ -43,7 +43,7 @@ static int compare(const void *a, const void *b)
 	return x < y ? -1 : x > y;
 }
 
-/* Sorted values of one kind. */
+/* The values of one figure, sorted. */
 struct sorted {
 	double values[KVB_MOST_ROUNDS];
 	unsigned n;
@@ -64,7 +64,7 @@ static double median(const struct sorted *s)
 			     : (s->values[s->n / 2 - 1] + s->values[s->n / 2]) / 2;
 }
 
-/* For people: rates in MB/s, others as they are. */
+/* Prints a figure for people: rates in MB/s, others as they are. */
 static void show(const char *metric, double value, const char *unit)
 {
 	if (strcmp(unit, "B/s") == 0)

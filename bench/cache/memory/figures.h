@@ -12,7 +12,7 @@
 
 #define KVB_MOST_ROUNDS 64
 
-/* One figure over the rounds. */
+/* One figure, with a value for each round. */
 struct kvb_series {
 	double ours[KVB_MOST_ROUNDS];
 	double peer[KVB_MOST_ROUNDS]; /* 0: no peer */
@@ -25,10 +25,10 @@ void kvb_series_add(struct kvb_series *s, double ours, double peer);
 void kvb_series_print(const struct kvb_series *s, const char *metric, const char *unit,
 	const char *peer, const char *more);
 
-/* A figure that is counted and not timed. */
+/* Prints a figure that is counted and not timed. */
 void kvb_figure_print(const char *metric, double value, const char *unit, const char *more);
 
 double kvb_seconds(void);     /* monotonic */
-double kvb_cpu_seconds(void); /* of the processor, for this thread */
+double kvb_cpu_seconds(void); /* returns the processor time of this thread in seconds */
 
 #endif

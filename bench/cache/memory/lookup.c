@@ -19,15 +19,15 @@
 
 #define CHAIN 1000u
 
-/* One thread's work, and what it found. */
+/* The chains that one thread looks up, and its result. */
 struct reader {
 	struct kvb_shelf *shelf;
-	const struct kvt_key *keys; /* of all chains, one after another */
+	const struct kvt_key *keys; /* keys of all chains, one chain after another */
 	uint32_t chains;            /* 1: warm */
 	uint32_t lookups;
 	uint64_t random;
 	uint64_t found;
-	double cpu; /* seconds of the processor that it took */
+	double cpu; /* processor time that its lookups took, in seconds */
 };
 
 static void look_up(void *self)
@@ -45,7 +45,7 @@ static void look_up(void *self)
 	r->cpu = kvb_cpu_seconds() - begin;
 }
 
-/* Seconds of the processor for a lookup, while `threads` of them look up. */
+/* Returns the processor time of a lookup in seconds, while `threads` threads look up. */
 static double time_of(struct reader reader, unsigned threads)
 {
 	struct reader readers[KVB_TEAM_MOST];

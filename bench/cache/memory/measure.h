@@ -8,9 +8,9 @@
 
 struct kvb_options {
 	unsigned rounds;  /* at most KVB_MOST_ROUNDS */
-	uint64_t bytes;   /* that are put, verified and copied in a round */
-	uint32_t chunks;  /* among which chains are looked up */
-	uint32_t lookups; /* of random chains, in a round */
+	uint64_t bytes;   /* bytes that a round puts, verifies and copies */
+	uint32_t chunks;  /* chunks in the index while chains are looked up */
+	uint32_t lookups; /* lookups of random chains in a round */
 };
 
 void kvb_measure_copy(const struct kvb_options *options);     /* copy.c: put, verify, get */

@@ -13,7 +13,7 @@
 #include "index/cache_index.h"
 
 struct kvb_shelf {
-	struct kvt_index *index; /* NULL: the cache */
+	struct kvt_index *index; /* NULL: the chunks are in `cache` */
 	struct kvt *cache;
 	struct kvt_surroundings surroundings;
 };
@@ -76,7 +76,7 @@ struct kvb_shelf *kvb_shelf_of_cache(uint32_t chunks, const char *policy)
 	config.l1_policy = policy;
 	config.l1_max_chunks = chunks;
 	config.l1_staging_share = 0;
-	config.l1_scrub_rate = 0; /* there is nothing to scrub */
+	config.l1_scrub_rate = 0; /* no background check: the chunks have no bytes */
 	if (kvt_open(&config, &shelf->cache) != KVT_OK) {
 		free(shelf);
 		return NULL;

@@ -15,12 +15,12 @@
 
 struct kvb_shelf;
 
-/* What a shelf's chunks cost, in bytes of memory besides their own. */
+/* The memory that a shelf needs for its chunks besides their own bytes. */
 struct kvb_shelf_cost {
 	uint64_t chunks, metadata, ghosts, names;
 };
 
-/* Room for `chunks` chunks under a policy. NULL: not to be had. */
+/* Makes room for `chunks` chunks under a policy. NULL: it could not be allocated. */
 struct kvb_shelf *kvb_shelf_of_index(uint32_t chunks, const char *policy);
 struct kvb_shelf *kvb_shelf_of_cache(uint32_t chunks, const char *policy);
 void kvb_shelf_close(struct kvb_shelf *shelf);
@@ -29,13 +29,13 @@ void kvb_shelf_close(struct kvb_shelf *shelf);
 bool kvb_shelf_put(
 	struct kvb_shelf *shelf, const struct kvt_key *key, const struct kvt_key *parent);
 
-/* How many from the first on are there. Any thread. */
+/* Returns how many of the keys, from the first one on, are present. Any thread may call it. */
 size_t kvb_shelf_match(struct kvb_shelf *shelf, const struct kvt_key *keys, size_t n);
 
 struct kvb_shelf_cost kvb_shelf_cost(struct kvb_shelf *shelf);
 const char *kvb_shelf_name(const struct kvb_shelf *shelf); /* "kvt_lookup" or "index" */
 
-/* A key that looks like any other, of a number. */
+/* Returns a key made of a number, with bits that look random. */
 struct kvt_key kvb_key(uint64_t number);
 
 #endif

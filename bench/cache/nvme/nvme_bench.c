@@ -22,7 +22,7 @@
 
 struct bench {
 	const char *folder, *mode;
-	bool write, fresh, plain; /* plain: the memory is not offered for registering */
+	bool write, fresh, plain; /* plain: do not offer the memory for registering */
 	uint64_t bytes, chunk;
 	uint32_t depth;
 	struct kvt_io *io;
@@ -53,7 +53,7 @@ static void ask(struct bench *b, struct kvt_io_op *op, uint64_t offset)
 	b->io->ops->submit(b->io, op);
 }
 
-/* Moves everything; false: an operation failed. */
+/* Moves the whole file; returns false if an operation failed. */
 static bool move(struct bench *b)
 {
 	uint64_t asked = 0, moved = 0;

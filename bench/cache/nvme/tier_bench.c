@@ -147,7 +147,7 @@ static bool open_tier(struct bench *b)
 	return false;
 }
 
-/* Everything asked and answered, and what was written durable. */
+/* Sends all requests and waits for their answers; after writes, until they are durable. */
 static void move(struct bench *b)
 {
 	struct kvt_tier_request flush = {.verb = KVT_TIER_FLUSH, .done = flushed, .user = b};

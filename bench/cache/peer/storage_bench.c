@@ -116,7 +116,7 @@ static struct kvt *open_cache(const struct bench *b, bool disk)
 	return k;
 }
 
-/* Room for all chunks, with their bytes in it. */
+/* Reserves room for all chunks and fills it with their bytes. */
 static void fill(struct bench *b, struct kvt *k)
 {
 	for (size_t i = 0; i < b->chunks; i++) {
@@ -203,7 +203,7 @@ static void measure(struct bench *b, struct kvt *k, enum op op, size_t round)
 	f->p99_us = (double)b->times_ns[b->chunks * 99 / 100] / 1e3;
 }
 
-/* The disk alone. The file is there before anything is measured, and goes with its last descriptor. */
+/* Measures the disk alone, by a file that is written before and has no name any more. */
 static void run_raw(struct bench *b, size_t round)
 {
 	char path[4096];

@@ -28,7 +28,7 @@ static uint32_t chain_of(char **words, struct kvt_key *keys)
 	return n;
 }
 
-/* --- chains whose bytes follow from the key --- */
+/* --- chains of chunks, whose bytes are a function of their keys --- */
 
 /* put SEED N BYTES */
 static bool put(struct drive *d, char **words, size_t count, char *error)
@@ -53,7 +53,7 @@ static bool put(struct drive *d, char **words, size_t count, char *error)
 		put += status == KVT_OK;
 		there += status == KVT_EXISTS;
 		if (status == KVT_FULL || status == KVT_BUSY || (status == KVT_MISS && i > 0)) {
-			full++; /* KVT_MISS: the chunk before had no room */
+			full++; /* KVT_MISS: the chunk before it in the chain found no room */
 			status = KVT_OK;
 		}
 		if (status == KVT_EXISTS)
@@ -149,7 +149,7 @@ static bool erase(struct drive *d, char **words, size_t count, char *error)
 	return true;
 }
 
-/* erase_tenant SEED LIMIT_MS: of a chain */
+/* erase_tenant SEED LIMIT_MS: erases the tenant of chain SEED */
 static bool erase_tenant(struct drive *d, char **words, size_t count, char *error)
 {
 	struct kvt_tenant tenant;
@@ -178,7 +178,7 @@ static bool drain(struct drive *d, char **words, size_t count, char *error)
 	return true;
 }
 
-/* reopen: a cache that begins with empty memory */
+/* reopen: closes the cache and opens it again, with empty memory */
 static bool reopen(struct drive *d, char **words, size_t count, char *error)
 {
 	enum kvt_status status;

@@ -19,7 +19,7 @@
 #define DRIVE_CHAIN 256 /* most chunks of one chain */
 
 struct drive {
-	struct kvt_config config; /* texts belong to it */
+	struct kvt_config config; /* owns its texts */
 	struct kvt *k;
 };
 
@@ -27,25 +27,25 @@ struct drive {
  * it; false: `error` (256 bytes) says why. */
 struct drive_command {
 	const char *name;
-	size_t least, most; /* words behind the name */
+	size_t least, most; /* how many words may follow the name */
 	bool (*run)(struct drive *d, char **words, size_t count, char *error);
 };
 
 extern const struct drive_command drive_commands[]; /* ends with a NULL name */
 
-/* --- chunk.c: what a key's chunk holds; pure --- */
+/* --- chunk.c: the bytes of a key's chunk; functions without state --- */
 
-/* Chain `seed`, chunk `index`. */
+/* Makes the key of chunk `index` in chain `seed`. */
 void drive_key(uint64_t seed, uint32_t index, struct kvt_key *out);
-void drive_tenant(uint64_t seed, struct kvt_tenant *out); /* of a chain */
-/* Its length: least to most, by the key. */
+void drive_tenant(uint64_t seed, struct kvt_tenant *out); /* makes the tenant of chain `seed` */
+/* Returns the length of a key's chunk, from least to most. */
 uint64_t drive_bytes(const struct kvt_key *key, uint64_t least, uint64_t most);
-/* Bytes at .. at + count of the chunk under key. */
+/* Writes bytes at .. at + count of the key's chunk. */
 void drive_fill(const struct kvt_key *key, uint64_t at, void *to, uint64_t count);
 
 #define DRIVE_RIGHT UINT64_MAX
-/* Offset of the first byte of a lease's chunk that is not as drive_fill says, its length included;
- * DRIVE_RIGHT: all are. */
+/* Returns the offset of the first byte of a lease's chunk that differs from drive_fill's, or at
+ * which it is too short or long; DRIVE_RIGHT: none does. */
 uint64_t drive_check(
 	const struct kvt_lease *lease, size_t index, const struct kvt_key *key, uint64_t bytes);
 

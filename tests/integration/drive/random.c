@@ -15,10 +15,12 @@
 #define MILLISECOND  INT64_C(1000000)
 #define MOST_THREADS 16
 
-/* Between two operations of a thread: at full speed they would take all processors of a machine that runs other tests. */
+/* Pause between two operations of a thread; without it the threads would take all processors
+ * from other tests. */
 static const struct timespec pause_of_a_thread = {.tv_nsec = 2 * MILLISECOND};
 
-/* What all threads share; sums are relaxed, as no thread decides anything by them. */
+/* State that all threads share. Sums are relaxed atomics, since no thread decides anything by
+ * them. */
 struct run {
 	struct drive *d;
 	uint64_t seed;
@@ -59,7 +61,8 @@ static void chain_keys(const struct run *r, uint64_t chain, struct kvt_key *keys
 		drive_key(r->seed + chain, i, &keys[i]);
 }
 
-/* No room, or, behind such a chunk, no parent. */
+/* Returns whether a put was refused because there is no room, or because the chunk before it was
+ * refused. */
 static bool is_refused(enum kvt_status status, uint32_t i)
 {
 	return status == KVT_FULL || status == KVT_BUSY || (status == KVT_MISS && i > 0);

@@ -41,28 +41,29 @@ struct options {
 	uint64_t late_ms, writes, seed, inflight;
 };
 
-/* What is known of one key. */
+/* The versions of one key's value. */
 struct known {
-	uint64_t sent;  /* the newest version that may be there; 0: none */
-	uint64_t acked; /* the newest that the server said it has */
+	uint64_t sent;  /* newest version that was sent, so the server may have it; 0: none */
+	uint64_t acked; /* newest version whose SET the server has answered */
 };
 
 struct drive;
 
-/* One operation at a time. */
+/* One operation at a time, with its buffers. */
 struct lane {
 	struct kvw_redis_command command; /* user: the lane */
 	struct drive *drive;
 	uint64_t number;
-	uint64_t key;     /* of the operation */
-	uint64_t version; /* SET */
+	uint64_t key;     /* key of the operation */
+	uint64_t version; /* version that a SET writes */
 	bool set, busy;
 	int64_t next_ns;
 	int64_t begun_ns;
 	char request[REQUEST_ROOM];
 	struct iovec parts[4];
 	struct iovec segments[2];
-	unsigned char *value; /* bytes room; of a SET or a GET, behind its header */
+	/* room for options.bytes; the value of a SET or GET behind its header */
+	unsigned char *value;
 	unsigned char header[HEADER_BYTES];
 };
 
@@ -81,7 +82,7 @@ struct drive {
 	struct counts counts;
 	uint64_t busy;
 	bool ending;
-	char error[KVW_REDIS_TEXT]; /* the last one */
+	char error[KVW_REDIS_TEXT]; /* the last error */
 };
 
 static uint64_t mix(uint64_t x)
@@ -111,7 +112,8 @@ static void make_header(unsigned char *out, uint64_t key, uint64_t version, uint
 	memcpy(out, words, HEADER_BYTES);
 }
 
-/* What stands behind the header, or a comparison with it. */
+/* Writes the bytes behind a value's header or, with `check`, compares them; returns whether they
+ * are right. */
 static bool stream(unsigned char *bytes, uint64_t len, uint64_t key, uint64_t version, bool check)
 {
 	uint64_t state = mix(key) + version;
@@ -176,7 +178,7 @@ static void judge(struct drive *d, struct lane *l)
 		d->counts.gone += known->acked > 0;
 		return;
 	} else {
-		d->counts.wrong++; /* an answer to something else */
+		d->counts.wrong++; /* an answer to another request */
 	}
 	if (c->text[0] != '\0')
 		memcpy(d->error, c->text, sizeof(d->error));
@@ -265,7 +267,7 @@ static void begin(struct drive *d, struct lane *l, int64_t now)
 	kvw_redis_submit(d->redis, &l->command);
 }
 
-/* --- what it says ----------------------------------------------------------------------------- */
+/* --- output ----------------------------------------------------------------------------------- */
 
 static void print_text(const char *name, const char *text)
 {
@@ -464,7 +466,7 @@ static bool read_options(int argc, char **argv, struct options *o)
 	       o->bytes >= HEADER_BYTES && strlen(o->prefix) < KEY_BYTES - 24;
 }
 
-/* A descriptor that becomes readable when the program is to end. */
+/* Returns a descriptor that becomes readable when the program is to end. */
 static int listen_for_end(void)
 {
 	sigset_t set;

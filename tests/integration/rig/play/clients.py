@@ -7,6 +7,7 @@ requests share one.
 import select
 import socket
 import threading
+import time
 
 from rig.play.expect import Failure, Message
 from rig.play.kernel import unread
@@ -16,7 +17,18 @@ from rig.play.stage import WAIT, wait_for
 from rig.play.values import readable
 from rig.client import ADMIN, Client, Response
 from rig.wait import PATIENCE
-from rig.wire import Closed, parse_head
+from rig.wire import Closed, Reader, parse_head
+
+
+class BoundedReader(Reader):
+    """Reads until a moment, so that a stream of which something always comes does not keep a step waiting for ever."""
+
+    ends = 0.0
+
+    def fill(self):
+        if time.monotonic() > self.ends:
+            raise TimeoutError
+        return super().fill()
 
 
 class Connection:
@@ -24,6 +36,7 @@ class Connection:
 
     def __init__(self, port):
         self.client = Client(port, timeout=WAIT.s / PATIENCE)
+        self.client.reader = BoundedReader(self.client.sock)
         self.methods = []  # of requests whose answers have not come
         self.answer = None  # whose head was read, not its end
         self.stream = b""  # of it, in which no whole event was
@@ -77,8 +90,10 @@ def connection(player, name):
 def open_connection(player, step):
     if step.actor not in player.clients:
         raise Failure(f"{step.actor} has a connection", "it has sent nothing yet")
-    player.clients[step.actor].client.sock.settimeout(WAIT.s)
-    return player.clients[step.actor]
+    one = player.clients[step.actor]
+    one.client.sock.settimeout(WAIT.s)
+    one.client.reader.ends = time.monotonic() + WAIT.s
+    return one
 
 
 @verb("client", "connects")

@@ -146,6 +146,10 @@ def send(player, step, data):
         raise Failure(f"{step.actor} sends {readable(data, 200)}", why) from None
 
 
+def chunk_of(data):
+    return b"%x\r\n" % len(data) + data + b"\r\n"
+
+
 @verb("worker", "answers", "answered", "message")
 def answers(player, step):
     """A whole answer; without a status, the usual one: OpenAI's shape with the worker's name, streamed if asked for."""
@@ -189,14 +193,27 @@ def sends_bytewise(player, step):
 
 @verb("worker", "sends chunk", "data", "data")
 def sends_chunk(player, step):
-    data = step.given.bytes(player.names)
-    send(player, step, b"%x\r\n" % len(data) + data + b"\r\n")
+    send(player, step, chunk_of(step.given.bytes(player.names)))
 
 
 @verb("worker", "sends event", "event")
 def sends_event(player, step):
-    data = b"data: " + step.given.bytes(player.names) + b"\n\n"
-    send(player, step, b"%x\r\n" % len(data) + data + b"\r\n")
+    send(player, step, chunk_of(b"data: " + step.given.bytes(player.names) + b"\n\n"))
+
+
+@verb("worker", "keeps sending", "data", "data")
+def keeps_sending(player, step):
+    """A chunk, again and again until kvway closes the connection."""
+    heard, chunk = heard_by(player, step), chunk_of(step.given.bytes(player.names))
+
+    def left():
+        try:
+            heard.ex.send(chunk)
+        except (Closed, OSError):
+            pass  # by kvway, which the connection's thread notices, too
+        return heard.ended()
+
+    wait_for(left, f"kvway to close the connection of {step.actor}", lambda: "it is open")
 
 
 @verb("worker", "ends")

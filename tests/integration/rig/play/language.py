@@ -16,7 +16,7 @@ from rig.play.values import VARIABLE, CaseError, Data, Json, Names, Regex, Text
 SHORT = ("chat", "stream", "completion", "message", "embedding")
 HEADINGS = ("config", "file", "workers", "worker", "each")
 BLOCKS = ("repeat", "until")
-WORKER_SETTINGS = ("models", "prefix", "key")
+WORKER_SETTINGS = ("models", "base", "prefix", "key")
 VERBS = {}  # (kind of actor, words): Verb
 
 
@@ -50,12 +50,16 @@ class Case:
     settings: dict = field(default_factory=dict)  # worker: {setting: words}
     tables: list = field(default_factory=list)  # (names, [(line, values)])
     steps: list = field(default_factory=list)
+    lines: list = field(default_factory=list)  # of which the steps are made
 
     def of_row(self, variables):
-        """The case with a row's values in what kvway is started with."""
+        """The case with a row's values in what kvway is started with, and where its steps name them as actors and verbs."""
         fill = Names(variables).fill_known
-        config = {key: plain(fill(value)) for key, value in self.config.items()}
-        return replace(self, config=config, files={name: fill(content) for name, content in self.files.items()})
+        config = {fill(key): plain(fill(value)) for key, value in self.config.items()}
+        files = {name: fill(content) for name, content in self.files.items()}
+        names = set()
+        steps = [step_of(self, line, names, variables) for line in self.lines]
+        return replace(self, config=config, files=files, steps=steps)
 
     def rows(self):
         """(name, variables) of each way to play the file; one without a name if there is no table."""
@@ -126,13 +130,15 @@ def parse(text, path="case"):
     for line in lines:
         word, _, rest = line.text.partition(" ")
         if word in HEADINGS:
-            if case.steps:
+            if case.lines:
                 raise CaseError(line.number, f"`{word}` stands before the first step")
             heading(case, word, rest.strip(), line)
         else:
-            case.steps.append(step_of(case, line, names))
-    if not case.steps:
+            case.lines.append(line)
+    if not case.lines:
         raise CaseError(1, "a file without a step shows nothing")
+    _, first = next(case.rows())
+    case.steps = [step_of(case, line, names, first) for line in case.lines]
     check_variables(case, text, names)
     return case
 
@@ -205,13 +211,15 @@ def kind_of(case, actor, names, line):
                                  f"before the first step: {', '.join(HEADINGS)}")  # fmt: skip
 
 
-def step_of(case, line, names):
-    actor, _, rest = line.text.partition(" ")
-    rest = rest.strip()
+def step_of(case, line, names, row):
+    """The step of a line, whose actor and verb may be variables of a table: `row` has their values."""
+    first, _, rest = line.text.partition(" ")
+    second, _, rest = rest.strip().partition(" ")
+    actor, rest = Names(row).fill_known(first), f"{Names(row).fill_known(second)} {rest}".strip()
     if actor in BLOCKS:
         if actor == "repeat" and not rest.isdigit() or actor == "until" and rest or not line.below:
             raise CaseError(line.number, "expected: repeat NUMBER, or until, and steps below")
-        below = [step_of(case, each, names) for each in line.below]
+        below = [step_of(case, each, names, row) for each in line.below]
         return Step(line.number, line.text, actor=actor, below=below, times=int(rest or 0))
     kind = kind_of(case, actor, names, line)
     rest = re.sub(r"\s+", " ", rest) if '"' not in rest and "/" not in rest else rest
@@ -221,7 +229,7 @@ def step_of(case, line, names):
         if match:
             break
     else:
-        raise CaseError(line.number, f"unknown verb: {line.text}; a {kind} can: {', '.join(sorted(words))}")
+        raise CaseError(line.number, f"unknown verb: {actor} {rest}; a {kind} can: {', '.join(sorted(words))}")
     found = VERBS[kind, each]
     rest = rest[match.end() :].strip()
     if found.below == "data":
@@ -229,7 +237,7 @@ def step_of(case, line, names):
         lines = []
     else:
         lines = line.below
-    step = Step(line.number, line.text, actor, found)
+    step = Step(line.number, f"{actor} {found.words} {rest}".strip(), actor, found)
     step.given = ARGUMENTS[found.arguments](rest, line.number, names)
     if lines and found.below == "none":
         raise CaseError(lines[0].number, f"nothing stands below `{found.words}`")

@@ -66,6 +66,7 @@ class Actor:
         self.models = settings.get("models", ["tiny"])
         self.prefix = "".join(settings.get("prefix", []))
         self.rig = Worker(script=self.take, name=name, models=self.models)
+        self.rig.base = "".join(settings.get("base", [])) or None
         self.reset(False)
 
     def reset(self, reads_late):
