@@ -74,6 +74,12 @@ missing_names() {
 	done
 }
 
+case ${1:-} in
+-h | --help)
+	sed -n '2,/^$/s/^# \{0,1\}//p' "$0"
+	exit 0
+	;;
+esac
 list_only=no
 if [ "${1:-}" = --list ]; then
 	list_only=yes

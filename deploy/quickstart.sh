@@ -385,6 +385,9 @@ leave_running() {
 	cat <<-END
 		  curl http://$address/v1/chat/completions -H 'Content-Type: application/json' \\
 		       -d '{"model": "$model", "messages": [{"role": "user", "content": "Hello"}]}'
+		  ${kvway#"$root"/} trace --admin $admin --last 1      # where it went, and why
+		  echo '{"model": "$model", "prompt": "Hello"}' |
+		       ${kvway#"$root"/} explain --admin $admin    # where would this go, and why?
 		  curl -s http://$admin/metrics | grep '^kvway_decisions'
 		  deploy/quickstart.sh --stop
 	END

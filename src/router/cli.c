@@ -355,9 +355,12 @@ static void read_words(struct reader *r, int argc, char **argv)
 		kvw_suggest_offer(&near, "top", "top");
 		kvw_suggest_offer(&near, "groups", "groups");
 		kvw_suggest_offer(&near, "compare", "compare");
+		kvw_suggest_offer(&near, "state", "state");
+		kvw_suggest_offer(&near, "key", "key");
 		fprintf(r->err,
-			"kvway: found `%s`, expected flags, one of the words `check` and `render`, "
-			"or `explain` or `workers` in front",
+			"kvway: found `%s`, expected flags, `check` or `render`, or in front of "
+			"all else `explain`, `trace`, `workers`, `groups`, `compare`, `state` or "
+			"`key`",
 			argv[i]);
 		if (near.best != NULL)
 			fprintf(r->err, "; did you mean `%s`?", near.best);

@@ -236,6 +236,11 @@ def test_a_worker_that_waits_in_vain_says_what_clients_have(stages, part):
     assert shown and re.sub(r"\n +", "\n", shown).find(part) > 0, shown
 
 
+def test_a_client_that_waits_in_vain_says_what_workers_have(stages):
+    shown = play(stages, "client asks chat\nclient receives 200", hasty_from=3)
+    assert shown and "meanwhile w0 received POST /v1/chat/completions" in shown, shown
+
+
 def test_nothing_is_in_flight_at_the_end_of_a_case(stages, monkeypatch):
     monkeypatch.setattr(Router, "inflight", lambda self: {"kvway_exchanges[]": 1.0})
     shown = play(stages, "w0 serves\nclient asks GET /x\nclient receives 200", hasty_from=9)

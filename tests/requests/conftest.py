@@ -38,6 +38,7 @@ class CaseItem(pytest.Item):
     def __init__(self, *, case, variables, **more):
         super().__init__(**more)
         self.case, self.variables, self.key = case, variables, key_of(case)
+        self.failed = False
 
     def runtest(self):
         config = self.session.config
@@ -45,15 +46,19 @@ class CaseItem(pytest.Item):
         try:
             Player(stages.of(self.case), self.case, self.variables).play()
         except Failure as failure:
-            text = report(self.case, failure, stages.stage)
-            stages.failed()
-            raise Ended(text) from None
+            self.failed = True
+            raise Ended(report(self.case, failure, stages.stage)) from None
         except BaseException:
             stages.failed()
             raise
         stages.ended()
         if self.last_of_key:
             stages.close()
+
+    def teardown(self):
+        """Ends the processes of a case that failed. With --pdb, pytest has stopped before this."""
+        if self.failed:
+            self.session.config.stages.failed()
 
     def repr_failure(self, excinfo, style=None):
         return str(excinfo.value) if isinstance(excinfo.value, (Ended, CaseError)) else super().repr_failure(excinfo)

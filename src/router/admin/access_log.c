@@ -183,6 +183,7 @@ static void *writer_main(void *arg)
 	int64_t deadline_ns = 0;
 	bool stop;
 
+	(void)pthread_setname_np(pthread_self(), "kvway-log");
 	do {
 		uint64_t ignored;
 

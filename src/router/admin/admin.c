@@ -390,6 +390,7 @@ static void *control_main(void *arg)
 {
 	struct kvw_admin *admin = arg;
 
+	(void)pthread_setname_np(pthread_self(), "kvway-control");
 	on_tick(-1, 0, admin);
 	if (event_base_dispatch(admin->base) < 0)
 		kvw_error("admin", "the control thread's event loop failed");

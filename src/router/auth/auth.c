@@ -272,6 +272,7 @@ static void *run_watcher(void *arg)
 	struct kvw_auth *auth = arg;
 	bool settling = false, force = false;
 
+	(void)pthread_setname_np(pthread_self(), "kvway-auth");
 	while (!atomic_load(&auth->ends)) {
 		struct pollfd fds[2] = {{.fd = auth->wake, .events = POLLIN},
 			{.fd = settling ? -1 : auth->notify, .events = POLLIN}};

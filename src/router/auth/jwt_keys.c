@@ -296,6 +296,7 @@ static void *run_fetcher(void *arg)
 	struct kvw_jwt_keys *keys = arg;
 	int64_t next_ns = keys->is_file ? kvw_clock_ns() + FILE_MS * KVW_NS_PER_MS : 0;
 
+	(void)pthread_setname_np(pthread_self(), "kvway-jwt");
 	pthread_mutex_lock(&keys->lock);
 	while (true) {
 		bool force;

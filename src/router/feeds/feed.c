@@ -662,7 +662,7 @@ static enum kvw_err start_thread(struct kvw_feed *feed, FILE *errors)
 		return KVW_EIO;
 	}
 	feed->running = true;
-	pthread_setname_np(feed->thread, "kvw-feed");
+	(void)pthread_setname_np(feed->thread, "kvway-feed");
 	return KVW_OK;
 }
 

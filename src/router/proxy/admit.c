@@ -43,16 +43,6 @@ void kvw_admit_refuse(struct kvw_exchange *x, enum kvw_refused why, int64_t retr
 
 /* --- a request --- */
 
-/* Returns the value of a header field in its first occurrence; len 0: the request lacks it. */
-static struct kvw_slice field_of(struct kvw_exchange *x, const char *name)
-{
-	const struct kvw_field *field = NULL;
-
-	if (kvw_request_own_head(x))
-		field = kvw_head_find(&x->loop->request_head, kvw_slice_of(name));
-	return field == NULL ? (struct kvw_slice){NULL, 0} : field->value;
-}
-
 uint8_t kvw_admit_class(struct kvw_exchange *x)
 {
 	struct kvw_slice name = {NULL, 0};
@@ -60,7 +50,7 @@ uint8_t kvw_admit_class(struct kvw_exchange *x)
 	if (x->config->admission_classes.count == 0)
 		return 0;
 	if (x->config->admission_class_header[0] != '\0' && kvw_guard_trusts(x))
-		name = field_of(x, x->config->admission_class_header);
+		name = kvw_request_field(x, kvw_slice_of(x->config->admission_class_header));
 	if (name.len == 0 && x->caller.key != NULL)
 		name = kvw_slice_of(x->caller.key->class);
 	return (uint8_t)kvw_config_class(x->config, name);
@@ -91,7 +81,7 @@ static uint64_t program_of(struct kvw_exchange *x)
 	const struct kvw_strings *names = &x->config->admission_program_headers;
 
 	for (size_t i = 0; i < names->count; i++) {
-		struct kvw_slice value = field_of(x, names->items[i]);
+		struct kvw_slice value = kvw_request_field(x, kvw_slice_of(names->items[i]));
 
 		if (value.len > 0)
 			return kvw_program_of_key(kvw_program_named(value),
@@ -102,14 +92,16 @@ static uint64_t program_of(struct kvw_exchange *x)
 
 int64_t kvw_admit_deadline_ns(struct kvw_exchange *x)
 {
-	int64_t after_ns = kvw_admission_deadline_ns(field_of(x, "x-kvway-deadline-ms"));
+	int64_t after_ns = kvw_admission_deadline_ns(
+		kvw_request_field(x, KVW_SLICE("x-kvway-deadline-ms")));
 
 	return after_ns > 0 ? x->start_ns + after_ns : 0;
 }
 
 bool kvw_admit_impatient(struct kvw_exchange *x)
 {
-	return kvw_slice_equal(field_of(x, "x-kvway-do-not-queue"), KVW_SLICE("1"));
+	return kvw_slice_equal(
+		kvw_request_field(x, KVW_SLICE("x-kvway-do-not-queue")), KVW_SLICE("1"));
 }
 
 void kvw_admit_enter(struct kvw_exchange *x)

@@ -114,7 +114,9 @@ struct kvw_loop {
 	struct kvw_links links;
 	struct kvw_block *spares[KVW_LOOP_SPARES];
 	char *scratch;                  /* KVW_LOOP_SCRATCH */
-	struct kvw_head request_head;   /* the head of head_owner, which was parsed last */
+	/* the head of head_owner, which was parsed last: not that of any request whose body has
+	 * arrived or which has waited (kvw_request_field, kvw_request_own_head) */
+	struct kvw_head request_head;
 	/* the exchange whose head request_head holds; NULL: none */
 	struct kvw_exchange *head_owner;
 	struct kvw_head response_head;

@@ -33,12 +33,9 @@ static void note_tokens(struct kvw_exchange *x, enum kvw_inexact inexact)
 
 static struct kvw_slice authorization(struct kvw_exchange *x)
 {
-	const struct kvw_field *field = NULL;
-
 	/* a key for kvway is not passed on to workers */
-	if (x->loop->auth == NULL && kvw_request_own_head(x))
-		field = kvw_head_find(&x->loop->request_head, KVW_SLICE("authorization"));
-	return field == NULL ? (struct kvw_slice){NULL, 0} : field->value;
+	return x->loop->auth != NULL ? (struct kvw_slice){NULL, 0}
+				     : kvw_request_field(x, KVW_SLICE("authorization"));
 }
 
 static void take_tokens(struct kvw_exchange *x, const struct kvw_token_result *result)

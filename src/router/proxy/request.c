@@ -52,6 +52,15 @@ bool kvw_request_own_head(struct kvw_exchange *x)
 	return true;
 }
 
+struct kvw_slice kvw_request_field(struct kvw_exchange *x, struct kvw_slice name)
+{
+	const struct kvw_field *field = NULL;
+
+	if (kvw_request_own_head(x))
+		field = kvw_head_find(&x->loop->request_head, name);
+	return field == NULL ? (struct kvw_slice){NULL, 0} : field->value;
+}
+
 /* Returns the session key from headers or cookies; the scan finds the one in the body. If the
  * session's field is the one that showed a client's key, its bytes were overwritten: the name of
  * that key is used instead. */

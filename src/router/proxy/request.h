@@ -25,4 +25,9 @@ void kvw_request_too_slow(struct kvw_exchange *x);
  * be parsed. */
 bool kvw_request_own_head(struct kvw_exchange *x);
 
+/* Returns the value of the head's first field of that name (in any case); len 0: there is none, or
+ * its value is empty. For steps: after a wait, or while a body arrived, the loop's request_head is
+ * that of another request, so that a step must not search it. A slice of the raw head. */
+struct kvw_slice kvw_request_field(struct kvw_exchange *x, struct kvw_slice name);
+
 #endif

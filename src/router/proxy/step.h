@@ -8,6 +8,11 @@
  *
  * A step calls no other step and not advance.c: its return value says how the request goes on.
  *
+ * A step reads header fields by kvw_request_field (request.h), the body's meaning in x->route and
+ * x->named, and settings in x->config. It refuses a request by kvw_reply_error_code (reply.h) and
+ * KVW_STEP_ANSWERED. A dry run has a loop of its own, whose metrics are not shown, and its replies
+ * become the explanation: a step that only counts and replies needs no `dry`.
+ *
  * Threads: those of the exchange's loop.
  */
 #ifndef KVW_STEP_H

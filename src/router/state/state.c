@@ -281,6 +281,8 @@ bool kvw_state_start_thread(pthread_t *thread, void *(*run)(void *), struct kvw_
 	pthread_sigmask(SIG_SETMASK, &all, &before);
 	failed = pthread_create(thread, NULL, run, state);
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	if (failed == 0)
+		(void)pthread_setname_np(*thread, "kvway-state");
 	return failed == 0;
 }
 

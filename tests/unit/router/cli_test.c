@@ -63,20 +63,19 @@ struct wrong {
 	const char *says; /* the beginning of standard error */
 };
 
+#define EXPECTED(word) \
+	"kvway: found `" word "`, expected flags, `check` or `render`, or in front of all else " \
+	"`explain`, `trace`, `workers`, `groups`, `compare`, `state` or `key`"
+
 static const struct wrong wrongs[] = {
 	{"", "Usage:\n  kvway -c FILE"},
 	{"check", "kvway: nothing to check: give -c FILE"},
-	{"chekc",
-		"kvway: found `chekc`, expected flags, one of the words `check` and `render`, or `explain` or "
-		"`workers` in front; did you mean `check`?"},
-	{"-c f.yaml explain", "kvway: found `explain`, expected flags, one of the words `check` and "
-			      "`render`, or `explain` or `workers` in front; did you mean `explain`?\n"},
-	{"-c f.yaml worker", "kvway: found `worker`, expected flags, one of the words `check` and "
-			     "`render`, or `explain` or `workers` in front; did you mean `workers`?\n"},
+	{"chekc", EXPECTED("chekc") "; did you mean `check`?"},
+	{"-c f.yaml explain", EXPECTED("explain") "; did you mean `explain`?\n"},
+	{"-c f.yaml worker", EXPECTED("worker") "; did you mean `workers`?\n"},
 	{"check check -c f", "kvway: found `check`, expected flags"},
-	{"serve -c f",
-		"kvway: found `serve`, expected flags, one of the words `check` and `render`, or `explain` or "
-		"`workers` in front\n"},
+	{"serve -c f", EXPECTED("serve") "\n"},
+	{"kye new a", EXPECTED("kye") "; did you mean `key`?\n"},
 	{"--lisen 0.0.0.0:1", "kvway: unknown flag --lisen; did you mean `--listen`?\n"},
 	{"--wroker=http://a:1",
 		"kvway: unknown flag --wroker=http://a:1; did you mean `--worker`?\n"},

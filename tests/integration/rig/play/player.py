@@ -113,6 +113,8 @@ def report(case, failure, stage):
     step = failure.step
     where = f"{case.path}:{failure.line or step.line}: {step.text}" if step else f"{case.path}: at its end"
     text = where + "\n" + indented(failure.expected, "  expected: ", " " * 12) + indented(failure.came, "  came:     ", " " * 12)
+    if stage and stage.waiting and stage.others()[2:] not in failure.came:
+        text += f"  meanwhile {stage.others()[2:]}, for which there is no step `receives`\n"
     if stage and stage.router:
         text += f"  the last lines of {stage.router.log_path} (configuration: {stage.router.config_path}):\n"
         text += "".join(f"    {line}\n" for line in stage.last_lines())
