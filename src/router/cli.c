@@ -327,8 +327,27 @@ static void read_options(struct reader *r, int argc, char **argv)
 	}
 }
 
-/* Reads words that are not flags: at most one of `check` and `render`; `explain` and `workers` were
- * handled before. */
+/* Words that are commands in front of all else. */
+static const struct {
+	const char *name;
+	enum kvw_cli_action action;
+} commands[] = {
+	{"explain", KVW_CLI_EXPLAIN},
+	{"trace", KVW_CLI_TRACE},
+	{"top", KVW_CLI_TOP},
+	{"usage", KVW_CLI_USED},
+	{"bundle", KVW_CLI_BUNDLE},
+	{"workers", KVW_CLI_WORKERS},
+	{"groups", KVW_CLI_GROUPS},
+	{"compare", KVW_CLI_GROUPS},
+	{"state", KVW_CLI_STATE},
+	{"key", KVW_CLI_KEY},
+};
+
+enum { COMMANDS = sizeof(commands) / sizeof(commands[0]) };
+
+/* Reads words that are not flags: at most one of `check` and `render`; `commands` were handled
+ * before. */
 static void read_words(struct reader *r, int argc, char **argv)
 {
 	static const char *const words[] = {
@@ -347,21 +366,17 @@ static void read_words(struct reader *r, int argc, char **argv)
 		kvw_suggest_start(&near, argv[i]);
 		kvw_suggest_offer(&near, "check", "check");
 		kvw_suggest_offer(&near, "render", "render");
-		kvw_suggest_offer(&near, "explain", "explain");
-		kvw_suggest_offer(&near, "workers", "workers");
-		kvw_suggest_offer(&near, "trace", "trace");
-		kvw_suggest_offer(&near, "usage", "usage");
-		kvw_suggest_offer(&near, "bundle", "bundle");
-		kvw_suggest_offer(&near, "top", "top");
-		kvw_suggest_offer(&near, "groups", "groups");
-		kvw_suggest_offer(&near, "compare", "compare");
-		kvw_suggest_offer(&near, "state", "state");
-		kvw_suggest_offer(&near, "key", "key");
 		fprintf(r->err,
 			"kvway: found `%s`, expected flags, `check` or `render`, or in front of "
-			"all else `explain`, `trace`, `workers`, `groups`, `compare`, `state` or "
-			"`key`",
+			"all else",
 			argv[i]);
+		for (size_t k = 0; k < COMMANDS; k++) {
+			bool last = k + 1 == COMMANDS;
+
+			kvw_suggest_offer(&near, commands[k].name, commands[k].name);
+			fprintf(r->err, "%s `%s`", k == 0 ? "" : last ? " or" : ",",
+				commands[k].name);
+		}
 		if (near.best != NULL)
 			fprintf(r->err, "; did you mean `%s`?", near.best);
 		fputc('\n', r->err);
@@ -614,24 +629,9 @@ enum kvw_cli_action kvw_cli_parse(int argc, char **argv, FILE *out, FILE *err, s
 	struct reader r = {.out = out, .err = err, .cli = cli};
 
 	*cli = (struct kvw_cli){.status = KVW_CLI_OK};
-	if (argc > 1 && strcmp(argv[1], "explain") == 0)
-		return KVW_CLI_EXPLAIN;
-	if (argc > 1 && strcmp(argv[1], "bundle") == 0)
-		return KVW_CLI_BUNDLE;
-	if (argc > 1 && (strcmp(argv[1], "groups") == 0 || strcmp(argv[1], "compare") == 0))
-		return KVW_CLI_GROUPS;
-	if (argc > 1 && strcmp(argv[1], "workers") == 0)
-		return KVW_CLI_WORKERS;
-	if (argc > 1 && strcmp(argv[1], "trace") == 0)
-		return KVW_CLI_TRACE;
-	if (argc > 1 && strcmp(argv[1], "usage") == 0)
-		return KVW_CLI_USED;
-	if (argc > 1 && strcmp(argv[1], "top") == 0)
-		return KVW_CLI_TOP;
-	if (argc > 1 && strcmp(argv[1], "key") == 0)
-		return KVW_CLI_KEY;
-	if (argc > 1 && strcmp(argv[1], "state") == 0)
-		return KVW_CLI_STATE;
+	for (size_t i = 0; argc > 1 && i < COMMANDS; i++)
+		if (strcmp(argv[1], commands[i].name) == 0)
+			return commands[i].action;
 	if (is_manifest(argc, argv))
 		return KVW_CLI_MANIFEST;
 	r.workers = calloc((size_t)argc + 1, sizeof(*r.workers));

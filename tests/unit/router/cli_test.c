@@ -65,7 +65,7 @@ struct wrong {
 
 #define EXPECTED(word) \
 	"kvway: found `" word "`, expected flags, `check` or `render`, or in front of all else " \
-	"`explain`, `trace`, `workers`, `groups`, `compare`, `state` or `key`"
+	"`explain`, `trace`, `top`, `usage`, `bundle`, `workers`, `groups`, `compare`, `state` or `key`"
 
 static const struct wrong wrongs[] = {
 	{"", "Usage:\n  kvway -c FILE"},
