@@ -382,11 +382,11 @@ struct step {
 /*
  * Ranks in lockstep end each step together. A prefill that fits into the time of a busier rank is
  * done in steps that are as long without it and delays no answer of the other ranks; what goes
- * beyond that makes the steps of all ranks longer, and costs besides omega * p_w * n_w
+ * beyond that makes the steps of all ranks longer, and costs, too, omega * p_w * n_w
  *
  *	omega * min(p_w, max(0, Q_w + p_w - Q_max of the others)) * n of the other ranks
  *
- * The worker's own term stays in full: without it a prefill beside a busier rank would count as
+ * The worker's own term stays in full: without it a prefill next to a busier rank would count as
  * free, and prompts would go there that another rank has cached. One pass over the candidates for
  * each of the two sums.
  */
