@@ -30,9 +30,9 @@ enum {
 	ROOM_MODEL = 512,
 	ROOM_WORKER = 384,
 	ROOM_GROUP = 80,
+	ROOM_TRACE = 64,
 	/* Room for keys and numbers: 33 fields of at most 28 + 20 bytes, four of at most 32 + 20,
 	 * three that end in words. */
-	ROOM_TRACE = 64,
 	ROOM_REST = 1900,
 };
 

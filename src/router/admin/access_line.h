@@ -7,7 +7,7 @@
 #include "base/record.h"
 
 /* Longest line, its newline included. Long names, targets and ids are cut to fit. */
-#define KVW_ACCESS_LINE_MAX 5464
+#define KVW_ACCESS_LINE_MAX 5664
 
 /* The text of the present second, kept by the formatting thread, since most lines can use it again.
  * Zeroed: none yet. */

@@ -16,6 +16,7 @@
 
 #include "admin/http.h"
 #include "fleet/wake/wakes.h"
+#include "http/target.h"
 #include "status/problems.h"
 #include "status/ui.h"
 
@@ -215,7 +216,7 @@ static void serve_page(struct kvw_conn *conn)
 static bool on_request(
 	void *arg, const struct kvw_admin_facts *facts, struct kvw_conn *conn, int64_t now_ns)
 {
-	struct kvw_slice path = kvw_admin_http_path(&conn->clients->head);
+	struct kvw_slice path = kvw_target_path(&conn->clients->head);
 	bool page = kvw_slice_equal(path, KVW_SLICE("/ui"));
 
 	if (!page && !kvw_slice_equal(path, KVW_SLICE("/status")))

@@ -291,15 +291,14 @@ void kvw_trace_put_limit(struct kvw_trace_way *way, int64_t now_ns, int64_t unti
 
 /* The text of an attempt: 8 bytes of its prefix, then the name of what its decision knew. */
 void kvw_trace_put_attempt(struct kvw_trace_way *way, int64_t now_ns, uint32_t worker,
-	const struct kvw_decision *decision, uint64_t prefix)
+	const struct kvw_decision *decision, uint64_t prefix, struct kvw_slice knowledge)
 {
-	const struct kvw_knowledge_text *known = kvw_knowledge_text(decision->knowledge);
-	size_t len = known == NULL ? 0 : strnlen(known->name, KNOWLEDGE_MOST);
 	char text[sizeof(prefix) + KNOWLEDGE_MOST];
+	size_t len = knowledge.len < KNOWLEDGE_MOST ? knowledge.len : KNOWLEDGE_MOST;
 
 	memcpy(text, &prefix, sizeof(prefix));
-	if (known != NULL)
-		memcpy(text + sizeof(prefix), known->name, len);
+	if (len > 0)
+		memcpy(text + sizeof(prefix), knowledge.data, len);
 	if (prefix != 0 || len > 0)
 		len += sizeof(prefix);
 	kvw_trace_put(way, now_ns, KVW_TRACE_ATTEMPT, decision->reason,

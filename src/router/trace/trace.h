@@ -170,7 +170,7 @@ void kvw_trace_answered(struct kvw_trace_way *way, const struct kvw_trace_outcom
 void kvw_trace_put(struct kvw_trace_way *way, int64_t now_ns, enum kvw_trace_kind kind,
 	unsigned code, uint64_t number, uint32_t more, struct kvw_slice text);
 void kvw_trace_put_attempt(struct kvw_trace_way *way, int64_t now_ns, uint32_t worker,
-	const struct kvw_decision *decision, uint64_t prefix);
+	const struct kvw_decision *decision, uint64_t prefix, struct kvw_slice knowledge);
 void kvw_trace_put_client(struct kvw_trace_way *way, int64_t now_ns, enum kvw_trace_client what);
 void kvw_trace_put_limit(struct kvw_trace_way *way, int64_t now_ns, int64_t until_ns);
 void kvw_trace_put_end(
@@ -231,8 +231,13 @@ static inline uint32_t kvw_trace_worker_slot(uint32_t worker)
 static inline void kvw_trace_attempt(struct kvw_trace_way *way, int64_t now_ns, uint32_t slot,
 	uint32_t use, const struct kvw_decision *decision, uint64_t prefix)
 {
-	if (way != NULL)
-		kvw_trace_put_attempt(way, now_ns, kvw_trace_worker(slot, use), decision, prefix);
+	const struct kvw_knowledge_text *known;
+
+	if (way == NULL)
+		return;
+	known = kvw_knowledge_text(decision->knowledge);
+	kvw_trace_put_attempt(way, now_ns, kvw_trace_worker(slot, use), decision, prefix,
+		kvw_slice_of(known == NULL ? NULL : known->name));
 }
 
 static inline void kvw_trace_leg(struct kvw_trace_way *way, int64_t now_ns, uint32_t slot,
