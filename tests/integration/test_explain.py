@@ -139,6 +139,7 @@ def test_explaining_changes_nothing(kvsim, kvway, strategy):
     assert router.ask("POST", path, body=body).status == 200
     router.wait_idle()
     until(lambda: router.metric("kvway_upstream_idle_connections") == 1, 5, "its connection idle")
+    until(lambda: router.metric("kvway_usage_requests_total") == 1, 5, "its usage counted")
 
     def state():
         moving = ("process_", "router_", "kvway_loop", "vllm:current_qps")

@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "admin/collect.h"
 #include "fleet/fleet.h"
+#include "usage/ledger.h"
 
 static const struct {
 	struct kvw_metric_info info;
@@ -102,6 +103,7 @@ enum kvw_err kvw_metrics_render(
 {
 	struct kvw_collect collect = {.metrics = metrics, .out.open = open, .now_ns = now_ns};
 
+	kvw_ledger_collect(metrics->sources.ledger, kvw_clock_wall_ns() / KVW_NS_PER_S);
 	pthread_mutex_lock(&metrics->lock);
 	learn_models(metrics);
 	kvw_window_sample(metrics, now_ns);
