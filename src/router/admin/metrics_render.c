@@ -116,7 +116,8 @@ void kvw_metrics_reference(FILE *out)
 {
 	kvw_metrics_page(out,
 		"# Metrics of kvway\n\n"
-		"Generated from `metrics.def` by `kvw-metrics-reference`; a test compares.\n"
+		"Generated from `metrics.def` by `ninja -C BUILD metrics-reference`; a test "
+		"compares.\n"
 		"`GET /metrics` shows them in this order as Prometheus text 0.0.4.\n"
 		"`server` and `worker` are the URL of a worker, `none` where no worker was "
 		"chosen;\n"
