@@ -264,7 +264,7 @@ void kvt_metrics_reference(FILE *out)
 {
 	kvw_metrics_page(out,
 		"# Metrics of libkvtier\n\n"
-		"Generated from `core/metrics.def` by `kvt-metrics-reference`; a test compares.\n"
+		"Generated from `core/metrics.def` by `ninja -C BUILD cache-metrics-reference`; a test compares.\n"
 		"`kvt_metrics` shows them in this order as Prometheus text 0.0.4.\n"
 		"`tier` is `l1`, `nvme` or `l2`; a tier that is absent has a state, a reason and "
 		"no numbers.\n",

@@ -1,5 +1,5 @@
 /*
- * metrics_reference_main.c - prints METRICS.md: kvt-metrics-reference > cache/METRICS.md
+ * metrics_reference_main.c - prints METRICS.md (ninja -C BUILD cache-metrics-reference)
  */
 #include "core/cache_metrics.h"
 

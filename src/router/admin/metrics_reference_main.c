@@ -1,5 +1,5 @@
 /*
- * metrics_reference_main.c - prints METRICS.md: kvw-metrics-reference > src/router/admin/METRICS.md
+ * metrics_reference_main.c - prints METRICS.md (ninja -C BUILD metrics-reference)
  */
 #include "admin/metrics.h"
 

@@ -123,7 +123,8 @@ void kvw_metrics_reference(FILE *out)
 {
 	kvw_metrics_page(out,
 		"# Metrics of kvway\n\n"
-		"Generated from `metrics.def` by `kvw-metrics-reference`; a test compares.\n"
+		"Generated from `metrics.def` by `ninja -C BUILD metrics-reference`; a test "
+		"compares.\n"
 		"`GET /metrics` shows them in this order as Prometheus text 0.0.4, or on the admin "
 		"address as OpenMetrics 1.0.0 to scrapers whose `Accept` prefers that: then "
 		"buckets of `kvway_request_seconds` and `kvway_time_to_first_token_seconds` have "

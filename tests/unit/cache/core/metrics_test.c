@@ -263,7 +263,8 @@ START_TEST(the_page_is_what_the_table_makes)
 	ck_assert_int_gt(getdelim(&kept, &kept_len, '\0', file), 0);
 	fclose(file);
 	ck_assert_msg(strcmp(made, kept) == 0,
-		"cache/METRICS.md is not what metrics.def makes: run kvt-metrics-reference");
+		"cache/METRICS.md is not what metrics.def makes: "
+		"run `ninja -C BUILD cache-metrics-reference`");
 	free(made);
 	free(kept);
 }

@@ -563,7 +563,8 @@ START_TEST(reference_page_is_current)
 	ck_assert_int_gt(getdelim(&kept, &kept_len, '\0', file), 0);
 	fclose(file);
 	ck_assert_msg(strcmp(made, kept) == 0,
-		"src/router/admin/METRICS.md is not what metrics.def makes: run kvw-metrics-reference");
+		"src/router/admin/METRICS.md is not what metrics.def makes: "
+		"run `ninja -C BUILD metrics-reference`");
 	free(made);
 	free(kept);
 }
