@@ -152,18 +152,31 @@ static const char *operation_of(enum kvw_api api)
 	}
 }
 
+/* Returns the method of a request; *path has its path, or len 0. */
+static struct kvw_slice method_of(const struct kvw_trace_story *story, struct kvw_slice *path)
+{
+	struct kvw_slice line = kvw_trace_story_text(story, story->path_word, story->path_len);
+	const char *blank = line.len == 0 ? NULL : memchr(line.data, ' ', line.len);
+
+	*path = (struct kvw_slice){NULL, 0};
+	if (blank == NULL)
+		return line;
+	path->data = blank + 1;
+	path->len = line.len - 1 - (size_t)(blank - line.data);
+	line.len = (size_t)(blank - line.data);
+	return line;
+}
+
 /* Names a span by operation and model, or else by method and API, and adds what all spans of
  * inference have. */
 static void describe(const struct pass *p, struct kvw_span *span)
 {
 	const char *operation = operation_of(p->story->api);
-	struct kvw_slice path =
-		kvw_trace_story_text(p->story, p->story->path_word, p->story->path_len);
-	const char *blank = path.len == 0 ? NULL : memchr(path.data, ' ', path.len);
+	struct kvw_slice path;
 
 	if (operation == NULL) {
-		path.len = blank == NULL ? 0 : (size_t)(blank - path.data);
-		set_name(span, path, kvw_slice_of(kvw_api_name(p->story->api)));
+		set_name(span, method_of(p->story, &path),
+			kvw_slice_of(kvw_api_name(p->story->api)));
 		return;
 	}
 	set_name(span, kvw_slice_of(operation), p->model);
@@ -340,15 +353,10 @@ static void on_note(struct pass *p, const struct kvw_trace_note *note)
 static void add_http(struct pass *p)
 {
 	const struct kvw_trace_story *story = p->story;
-	struct kvw_slice path = kvw_trace_story_text(story, story->path_word, story->path_len);
-	const char *blank = path.len == 0 ? NULL : memchr(path.data, ' ', path.len);
-	size_t method = blank == NULL ? 0 : (size_t)(blank - path.data);
+	struct kvw_slice path;
 
-	if (blank != NULL) {
-		add_text(p->request, "http.request.method", (struct kvw_slice){path.data, method});
-		add_text(p->request, "url.path",
-			(struct kvw_slice){blank + 1, path.len - method - 1});
-	}
+	add_text(p->request, "http.request.method", method_of(story, &path));
+	add_text(p->request, "url.path", path);
 	add_name(p->request, "url.scheme", p->facts->https ? "https" : "http");
 	if (story->status > 0)
 		add_int(p->request, "http.response.status_code", story->status);
