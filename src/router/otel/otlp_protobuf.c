@@ -163,6 +163,37 @@ static void put_text(struct back *back, unsigned field, struct kvw_slice text)
 
 /* --- messages --- */
 
+/* Writes a KeyValue of two short texts at once, as most are. False: it is not one, and nothing was
+ * written. */
+static bool put_short(
+	struct back *back, unsigned field, struct kvw_slice key, struct kvw_slice text)
+{
+	size_t value = text.len + 2, pair = key.len + value + 4;
+	unsigned char *out;
+
+	if (pair >= 0x80 ||
+		ascii_words((const unsigned char *)text.data, text.len) < (text.len & ~(size_t)7))
+		return false;
+	for (size_t i = text.len & ~(size_t)7; i < text.len; i++)
+		if ((text.data[i] & 0x80) != 0)
+			return false;
+	out = take_room(back, pair + 2);
+	if (out == NULL)
+		return true;
+	*out++ = (unsigned char)(field << 3 | WIRE_BYTES);
+	*out++ = (unsigned char)pair;
+	*out++ = 1 << 3 | WIRE_BYTES;
+	*out++ = (unsigned char)key.len;
+	memcpy(out, key.data, key.len);
+	out += key.len;
+	*out++ = 2 << 3 | WIRE_BYTES;
+	*out++ = (unsigned char)value;
+	*out++ = 1 << 3 | WIRE_BYTES;
+	*out++ = (unsigned char)text.len;
+	memcpy(out, text.data, text.len);
+	return true;
+}
+
 /* Writes a KeyValue with its AnyValue. ours: the key is a name of this program's. */
 static void put_attribute(
 	struct back *back, unsigned field, const struct kvw_attribute *attribute, bool ours)
@@ -170,6 +201,9 @@ static void put_attribute(
 	const unsigned char *end = back->at;
 	uint64_t bits;
 
+	if (ours && attribute->type == KVW_ATTRIBUTE_TEXT && attribute->text.len > 0 &&
+		put_short(back, field, attribute->key, attribute->text))
+		return;
 	switch (attribute->type) {
 	case KVW_ATTRIBUTE_TEXT:
 		put_text(back, 1, attribute->text);
@@ -187,9 +221,9 @@ static void put_attribute(
 	}
 	put_length(back, 2, end);
 	if (ours)
-		put_name(back, 1, attribute->key);
+		(void)put_bytes(back, 1, attribute->key);
 	else
-		put_text(back, 1, kvw_slice_of(attribute->key));
+		put_text(back, 1, attribute->key);
 	put_length(back, field, end);
 }
 
