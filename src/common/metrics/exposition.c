@@ -13,16 +13,20 @@
 #define LABELS_MAX 8 /* most labels of a histogram, with `le` */
 
 /* OpenMetrics: a counter's samples end with _total, which its name does not. Returns the length of
- * the name; *type is changed for a counter without that ending. */
-static size_t family_of(const struct kvw_metric_info *info, const char **type)
+ * the name. A counter without that ending, or whose name is taken by the metric just before it, has
+ * no type: *type is changed, and the name stays whole. */
+static size_t family_of(const struct kvw_metric_info *info, const struct kvw_metric_info *before,
+	const char **type)
 {
 	static const char total[] = "_total";
-	size_t len = strlen(info->name), ending = sizeof(total) - 1;
+	size_t len = strlen(info->name), ending = sizeof(total) - 1, name = len - ending;
 
 	if (strcmp(info->type, "counter") != 0)
 		return len;
-	if (len > ending && strcmp(info->name + len - ending, total) == 0)
-		return len - ending;
+	if (len > ending && strcmp(info->name + name, total) == 0 &&
+		(before == NULL || strlen(before->name) != name ||
+			memcmp(before->name, info->name, name) != 0))
+		return name;
 	*type = "unknown";
 	return len;
 }
@@ -43,7 +47,7 @@ void kvw_metric_head(struct kvw_exposition *out, const struct kvw_metric_info *i
 {
 	struct kvw_page *page = &out->page;
 	const char *type = info->type;
-	size_t len = out->open ? family_of(info, &type) : strlen(info->name);
+	size_t len = out->open ? family_of(info, out->info, &type) : strlen(info->name);
 
 	out->info = info;
 	kvw_page_string(page, "# HELP ");

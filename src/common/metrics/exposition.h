@@ -59,7 +59,8 @@ struct kvw_label {
 	struct kvw_slice value;
 };
 
-/* Writes the HELP and TYPE lines of a metric; the samples that follow belong to it. */
+/* Writes the HELP and TYPE lines of a metric; the samples that follow belong to it. With `open` a
+ * gauge NAME must come just before a counter NAME_total, because OpenMetrics names both NAME. */
 void kvw_metric_head(struct kvw_exposition *out, const struct kvw_metric_info *info);
 
 /* Writes one sample: name, suffix, labels in braces if there are any, and value. If count is 0,

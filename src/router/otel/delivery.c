@@ -258,6 +258,8 @@ enum kvw_delivered kvw_delivery_wait(
 	int running, left;
 
 	(void)curl_multi_poll(delivery->multi, NULL, 0, ms, NULL);
+	if (!delivery->runs)
+		return KVW_DELIVERY_NOTHING;
 	(void)curl_multi_perform(delivery->multi, &running);
 	while ((message = curl_multi_info_read(delivery->multi, &left)) != NULL) {
 		CURLcode code = message->data.result;

@@ -16,7 +16,7 @@ static void add_text(void (*add)(void *arg, const struct kvw_attribute *attribut
 	const char *key, const char *value)
 {
 	const struct kvw_attribute attribute = {
-		.key = key, .type = KVW_ATTRIBUTE_TEXT, .text = kvw_slice_of(value)};
+		.key = kvw_slice_of(key), .type = KVW_ATTRIBUTE_TEXT, .text = kvw_slice_of(value)};
 
 	add(arg, &attribute);
 }

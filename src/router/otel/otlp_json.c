@@ -42,7 +42,7 @@ static void put_id(struct kvw_page *out, const char *name, const uint64_t *words
 static void put_attribute(struct kvw_page *out, const struct kvw_attribute *attribute)
 {
 	kvw_page_string(out, "{");
-	put_text(out, "key", kvw_slice_of(attribute->key));
+	put_text(out, "key", attribute->key);
 	kvw_page_string(out, ",\"value\":{");
 	switch (attribute->type) {
 	case KVW_ATTRIBUTE_TEXT:

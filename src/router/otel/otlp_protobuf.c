@@ -31,7 +31,7 @@ struct back {
 };
 
 /* Takes room for `size` bytes before all that was written. NULL: there is none. */
-static unsigned char *take_room(struct back *back, size_t size)
+static inline unsigned char *take_room(struct back *back, size_t size)
 {
 	if (back->full || size > (size_t)(back->at - back->begin)) {
 		back->full = true;
@@ -46,6 +46,12 @@ static void put_varint(struct back *back, uint64_t value)
 	size_t size = 1;
 	unsigned char *out;
 
+	if (value < 0x80) { /* nearly all are */
+		out = take_room(back, 1);
+		if (out != NULL)
+			*out = (unsigned char)value;
+		return;
+	}
 	for (uint64_t rest = value >> 7; rest > 0; rest >>= 7)
 		size++;
 	out = take_room(back, size);
@@ -56,6 +62,23 @@ static void put_varint(struct back *back, uint64_t value)
 static void put_key(struct back *back, unsigned field, enum wire type)
 {
 	put_varint(back, (uint64_t)field << 3 | type);
+}
+
+/* Writes what precedes a value of so many bytes. */
+static inline void put_size(struct back *back, unsigned field, uint64_t size)
+{
+	unsigned char *out;
+
+	if (size >= 0x80 || field >= 16) {
+		put_varint(back, size);
+		put_key(back, field, WIRE_BYTES);
+		return;
+	}
+	out = take_room(back, 2); /* nearly always both fit one byte */
+	if (out != NULL) {
+		out[0] = (unsigned char)(field << 3 | WIRE_BYTES);
+		out[1] = (unsigned char)size;
+	}
 }
 
 static void put_number(struct back *back, unsigned field, uint64_t value)
@@ -84,43 +107,103 @@ static void put_id(struct back *back, unsigned field, const uint64_t *words, siz
 {
 	for (size_t i = count; i-- > 0;)
 		put_little(back, __builtin_bswap64(words[i]), 8);
-	put_varint(back, 8 * count);
-	put_key(back, field, WIRE_BYTES);
+	put_size(back, field, 8 * count);
 }
 
 /* Ends an embedded message that reaches from `at` to `end`, by what precedes it. */
 static void put_length(struct back *back, unsigned field, const unsigned char *end)
 {
-	put_varint(back, (uint64_t)(end - back->at));
-	put_key(back, field, WIRE_BYTES);
+	put_size(back, field, (uint64_t)(end - back->at));
+}
+
+/* Writes bytes as they are, and returns them; NULL: there is no room. */
+static unsigned char *put_bytes(struct back *back, unsigned field, struct kvw_slice bytes)
+{
+	unsigned char *out = take_room(back, bytes.len);
+
+	if (out != NULL && bytes.len > 0)
+		memcpy(out, bytes.data, bytes.len);
+	put_size(back, field, bytes.len);
+	return out;
+}
+
+/* Writes a name of this program's, which is ASCII. */
+static void put_name(struct back *back, unsigned field, const char *name)
+{
+	(void)put_bytes(back, field, kvw_slice_of(name));
+}
+
+/* Returns how many bytes at the begin are ASCII, rounded down to words of eight. */
+static size_t ascii_words(const unsigned char *bytes, size_t len)
+{
+	size_t done = 0;
+	uint64_t piece;
+
+	for (; len - done >= 8; done += 8) {
+		memcpy(&piece, bytes + done, 8);
+		if ((piece & UINT64_C(0x8080808080808080)) != 0)
+			break;
+	}
+	return done;
 }
 
 /* Writes a text; bytes that are not UTF-8, which readers refuse, become '?'. */
 static void put_text(struct back *back, unsigned field, struct kvw_slice text)
 {
-	unsigned char *out = take_room(back, text.len);
+	unsigned char *out = put_bytes(back, field, text);
 
-	if (out != NULL && text.len > 0)
-		memcpy(out, text.data, text.len);
-	for (size_t i = 0; out != NULL && i < text.len;) {
+	for (size_t i = out == NULL ? text.len : ascii_words(out, text.len); i < text.len;) {
 		size_t n = out[i] < 0x80 ? 1 : kvw_utf8_length(out + i, text.len - i);
 
 		if (n == 0)
 			out[i] = '?';
 		i += n == 0 ? 1 : n;
 	}
-	put_varint(back, text.len);
-	put_key(back, field, WIRE_BYTES);
 }
 
 /* --- messages --- */
 
-/* Writes a KeyValue with its AnyValue. */
-static void put_attribute(struct back *back, unsigned field, const struct kvw_attribute *attribute)
+/* Writes a KeyValue of two short texts at once, as most are. False: it is not one, and nothing was
+ * written. */
+static bool put_short(
+	struct back *back, unsigned field, struct kvw_slice key, struct kvw_slice text)
+{
+	size_t value = text.len + 2, pair = key.len + value + 4;
+	unsigned char *out;
+
+	if (pair >= 0x80 ||
+		ascii_words((const unsigned char *)text.data, text.len) < (text.len & ~(size_t)7))
+		return false;
+	for (size_t i = text.len & ~(size_t)7; i < text.len; i++)
+		if ((text.data[i] & 0x80) != 0)
+			return false;
+	out = take_room(back, pair + 2);
+	if (out == NULL)
+		return true;
+	*out++ = (unsigned char)(field << 3 | WIRE_BYTES);
+	*out++ = (unsigned char)pair;
+	*out++ = 1 << 3 | WIRE_BYTES;
+	*out++ = (unsigned char)key.len;
+	memcpy(out, key.data, key.len);
+	out += key.len;
+	*out++ = 2 << 3 | WIRE_BYTES;
+	*out++ = (unsigned char)value;
+	*out++ = 1 << 3 | WIRE_BYTES;
+	*out++ = (unsigned char)text.len;
+	memcpy(out, text.data, text.len);
+	return true;
+}
+
+/* Writes a KeyValue with its AnyValue. ours: the key is a name of this program's. */
+static void put_attribute(
+	struct back *back, unsigned field, const struct kvw_attribute *attribute, bool ours)
 {
 	const unsigned char *end = back->at;
 	uint64_t bits;
 
+	if (ours && attribute->type == KVW_ATTRIBUTE_TEXT && attribute->text.len > 0 &&
+		put_short(back, field, attribute->key, attribute->text))
+		return;
 	switch (attribute->type) {
 	case KVW_ATTRIBUTE_TEXT:
 		put_text(back, 1, attribute->text);
@@ -137,7 +220,10 @@ static void put_attribute(struct back *back, unsigned field, const struct kvw_at
 		break;
 	}
 	put_length(back, 2, end);
-	put_text(back, 1, kvw_slice_of(attribute->key));
+	if (ours)
+		(void)put_bytes(back, 1, attribute->key);
+	else
+		put_text(back, 1, attribute->key);
 	put_length(back, field, end);
 }
 
@@ -146,8 +232,8 @@ static void put_event(struct back *back, const struct kvw_span_event *event)
 	const unsigned char *end = back->at;
 
 	for (size_t i = event->attribute_count; i-- > 0;)
-		put_attribute(back, 3, &event->attributes[i]);
-	put_text(back, 2, kvw_slice_of(event->name));
+		put_attribute(back, 3, &event->attributes[i], true);
+	put_name(back, 2, event->name);
 	put_fixed64(back, 1, (uint64_t)event->at_ns);
 	put_length(back, 11, end);
 }
@@ -174,7 +260,7 @@ static void put_span(struct back *back, const struct kvw_spans *set, const struc
 		if (set->events[i].span == span)
 			put_event(back, &set->events[i]);
 	for (size_t i = span->attribute_count; i-- > 0;)
-		put_attribute(back, 9, &span->attributes[i]);
+		put_attribute(back, 9, &span->attributes[i], true);
 	put_fixed64(back, 8, (uint64_t)span->end_ns);
 	put_fixed64(back, 7, (uint64_t)span->begin_ns);
 	put_number(back, 6, span->kind);
@@ -202,7 +288,7 @@ static void put_spans(struct kvw_page *batch, const struct kvw_spans *set)
 
 static void put_resource_attribute(void *arg, const struct kvw_attribute *attribute)
 {
-	put_attribute(arg, 1, attribute);
+	put_attribute(arg, 1, attribute, false);
 }
 
 /* Everything but the spans precedes them, so that these need not be copied twice. */

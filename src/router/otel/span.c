@@ -38,7 +38,7 @@ static struct kvw_slice note_text(const struct pass *p, const struct kvw_trace_n
 	return kvw_trace_story_text(p->story, note->text_word, note->text_len);
 }
 
-static struct kvw_attribute text_of(const char *key, struct kvw_slice value)
+static struct kvw_attribute text_of(struct kvw_slice key, struct kvw_slice value)
 {
 	return (struct kvw_attribute){.key = key, .type = KVW_ATTRIBUTE_TEXT, .text = value};
 }
@@ -50,18 +50,18 @@ static void add(struct kvw_span *span, struct kvw_attribute attribute)
 }
 
 /* Adds a text unless it is empty. */
-static void add_text(struct kvw_span *span, const char *key, struct kvw_slice value)
+static void add_text(struct kvw_span *span, struct kvw_slice key, struct kvw_slice value)
 {
 	if (value.len > 0)
 		add(span, text_of(key, value));
 }
 
-static void add_name(struct kvw_span *span, const char *key, const char *value)
+static void add_name(struct kvw_span *span, struct kvw_slice key, const char *value)
 {
 	add_text(span, key, kvw_slice_of(value));
 }
 
-static void add_int(struct kvw_span *span, const char *key, int64_t value)
+static void add_int(struct kvw_span *span, struct kvw_slice key, int64_t value)
 {
 	add(span, (struct kvw_attribute){.key = key, .type = KVW_ATTRIBUTE_INT, .number = value});
 }
@@ -101,16 +101,16 @@ static void fail(struct kvw_span *span, const char *type, struct kvw_slice messa
 	span->message = message;
 }
 
-/* Notes an event of the span; key NULL: without attribute. */
+/* Notes an event of the span; key of len 0: without attribute. */
 static void event(struct pass *p, struct kvw_span *span, uint32_t at_us, const char *name,
-	const char *key, struct kvw_slice value)
+	struct kvw_slice key, struct kvw_slice value)
 {
 	struct kvw_span_event *to = &p->out->events[p->out->event_count];
 
 	if (p->out->event_count == sizeof(p->out->events) / sizeof(p->out->events[0]))
 		return;
 	*to = (struct kvw_span_event){.at_ns = time_of(p, at_us), .name = name, .span = span};
-	if (key != NULL && value.len > 0)
+	if (key.len > 0 && value.len > 0)
 		to->attributes[to->attribute_count++] = text_of(key, value);
 	p->out->event_count++;
 }
@@ -152,24 +152,37 @@ static const char *operation_of(enum kvw_api api)
 	}
 }
 
+/* Returns the method of a request; *path has its path, or len 0. */
+static struct kvw_slice method_of(const struct kvw_trace_story *story, struct kvw_slice *path)
+{
+	struct kvw_slice line = kvw_trace_story_text(story, story->path_word, story->path_len);
+	const char *blank = line.len == 0 ? NULL : memchr(line.data, ' ', line.len);
+
+	*path = (struct kvw_slice){NULL, 0};
+	if (blank == NULL)
+		return line;
+	path->data = blank + 1;
+	path->len = line.len - 1 - (size_t)(blank - line.data);
+	line.len = (size_t)(blank - line.data);
+	return line;
+}
+
 /* Names a span by operation and model, or else by method and API, and adds what all spans of
  * inference have. */
 static void describe(const struct pass *p, struct kvw_span *span)
 {
 	const char *operation = operation_of(p->story->api);
-	struct kvw_slice path =
-		kvw_trace_story_text(p->story, p->story->path_word, p->story->path_len);
-	const char *blank = path.len == 0 ? NULL : memchr(path.data, ' ', path.len);
+	struct kvw_slice path;
 
 	if (operation == NULL) {
-		path.len = blank == NULL ? 0 : (size_t)(blank - path.data);
-		set_name(span, path, kvw_slice_of(kvw_api_name(p->story->api)));
+		set_name(span, method_of(p->story, &path),
+			kvw_slice_of(kvw_api_name(p->story->api)));
 		return;
 	}
 	set_name(span, kvw_slice_of(operation), p->model);
-	add_name(span, "gen_ai.operation.name", operation);
-	add_name(span, "gen_ai.provider.name", PROVIDER);
-	add_text(span, "gen_ai.request.model", p->model);
+	add_name(span, KVW_SLICE("gen_ai.operation.name"), operation);
+	add_name(span, KVW_SLICE("gen_ai.provider.name"), PROVIDER);
+	add_text(span, KVW_SLICE("gen_ai.request.model"), p->model);
 }
 
 /* --- attempts, legs, waits --- */
@@ -187,11 +200,12 @@ static void add_server(struct kvw_span *span, const char *url)
 	if (colon == NULL)
 		return;
 	if (*host == '[' && colon > host + 1)
-		add_text(span, "server.address",
+		add_text(span, KVW_SLICE("server.address"),
 			(struct kvw_slice){host + 1, (size_t)(colon - host) - 2});
 	else
-		add_text(span, "server.address", (struct kvw_slice){host, (size_t)(colon - host)});
-	add_int(span, "server.port", strtol(colon + 1, NULL, 10));
+		add_text(span, KVW_SLICE("server.address"),
+			(struct kvw_slice){host, (size_t)(colon - host)});
+	add_int(span, KVW_SLICE("server.port"), strtol(colon + 1, NULL, 10));
 }
 
 /* Begins the span of an attempt or of a leg. */
@@ -204,8 +218,8 @@ static struct kvw_span *begin_call(struct pass *p, const struct kvw_trace_note *
 	url[p->facts->worker(p->facts->arg, note->more, url, KVW_SPAN_URL_MOST - 1)] = '\0';
 	describe(p, span);
 	add_server(span, url);
-	add_name(span, "kvway.worker", url);
-	add_int(span, "kvway.predicted_cached_tokens", note->number);
+	add_name(span, KVW_SLICE("kvway.worker"), url);
+	add_int(span, KVW_SLICE("kvway.predicted_cached_tokens"), note->number);
 	return span;
 }
 
@@ -219,16 +233,17 @@ static void on_attempt(struct pass *p, const struct kvw_trace_note *note)
 		resent += p->out->spans[i].attempt;
 	p->attempt = begin_call(p, note);
 	p->attempt->attempt = true;
-	add_name(p->attempt, "kvway.decision.reason", kvw_reason_name((enum kvw_reason)note->code));
+	add_name(p->attempt, KVW_SLICE("kvway.decision.reason"),
+		kvw_reason_name((enum kvw_reason)note->code));
 	if (resent > 0)
-		add_int(p->attempt, "http.request.resend_count", resent);
+		add_int(p->attempt, KVW_SLICE("http.request.resend_count"), resent);
 }
 
 static void on_leg(struct pass *p, const struct kvw_trace_note *note)
 {
 	end(p, &p->leg, note->at_us);
 	p->leg = begin_call(p, note);
-	add_name(p->leg, "kvway.leg", "prefill");
+	add_name(p->leg, KVW_SLICE("kvway.leg"), "prefill");
 }
 
 static void on_prefilled(struct pass *p, const struct kvw_trace_note *note)
@@ -237,9 +252,9 @@ static void on_prefilled(struct pass *p, const struct kvw_trace_note *note)
 
 	if (p->leg == NULL)
 		return;
-	add_name(p->leg, "kvway.leg.result", result);
+	add_name(p->leg, KVW_SLICE("kvway.leg.result"), result);
 	if (note->number > 0)
-		add_int(p->leg, "gen_ai.usage.input_tokens", note->number);
+		add_int(p->leg, KVW_SLICE("gen_ai.usage.input_tokens"), note->number);
 	if (result == NULL || strcmp(result, "ok") != 0)
 		fail(p->leg, result == NULL ? "_OTHER" : result, note_text(p, note));
 	end(p, &p->leg, note->at_us);
@@ -253,26 +268,30 @@ static void on_wait(struct pass *p, const struct kvw_trace_note *note)
 	p->wait = begin(
 		p, KVW_SPAN_INTERNAL, p->story->context.span + WAIT_IDS + p->waits++, note->at_us);
 	set_name(p->wait, KVW_SLICE("wait"), cause);
-	add_text(p->wait, "kvway.wait.for", cause);
+	add_text(p->wait, KVW_SLICE("kvway.wait.for"), cause);
 	if (note->number > 0)
-		add_int(p->wait, "kvway.wait.at_most_ms", note->number);
+		add_int(p->wait, KVW_SLICE("kvway.wait.at_most_ms"), note->number);
 }
 
 /* --- the request --- */
 
-/* Shows a state from which a reader learns where time went: the whole request is here, it is sent,
- * its client does not keep up. The others follow from spans and their events. */
+/* Returns the event for a state from which a reader learns where time went: the whole request is
+ * here, it is sent, its client does not keep up. NULL: the state follows from other events. */
+static const char *event_of_state(const struct pass *p, struct kvw_slice state)
+{
+	if (kvw_slice_equal(state, KVW_SLICE("sent")))
+		return "request_sent";
+	if (p->calls + p->waits == 0 && kvw_slice_equal(state, KVW_SLICE("routing")))
+		return "request_read";
+	return kvw_slice_equal(state, KVW_SLICE("paused")) ? "client_behind" : NULL;
+}
+
 static void on_state(struct pass *p, struct kvw_span *here, uint32_t at_us, struct kvw_slice state)
 {
-	static const struct {
-		const char *state, *event;
-	} shown[] = {
-		{"routing", "request_read"}, {"sent", "request_sent"}, {"paused", "client_behind"}};
+	const char *name = event_of_state(p, state);
 
-	for (size_t i = 0; i < sizeof(shown) / sizeof(shown[0]); i++)
-		if (kvw_slice_equal(state, kvw_slice_of(shown[i].state)) &&
-			(i > 0 || p->calls + p->waits == 0))
-			event(p, here, at_us, shown[i].event, NULL, state);
+	if (name != NULL)
+		event(p, here, at_us, name, KVW_SLICE(""), state);
 }
 
 static void on_note(struct pass *p, const struct kvw_trace_note *note)
@@ -291,7 +310,8 @@ static void on_note(struct pass *p, const struct kvw_trace_note *note)
 		on_state(p, here, note->at_us, name);
 		break;
 	case KVW_TRACE_STEP:
-		event(p, p->request, note->at_us, "step", "kvway.step", note_text(p, note));
+		event(p, p->request, note->at_us, "step", KVW_SLICE("kvway.step"),
+			note_text(p, note));
 		break;
 	case KVW_TRACE_WAIT:
 		on_wait(p, note);
@@ -308,28 +328,30 @@ static void on_note(struct pass *p, const struct kvw_trace_note *note)
 	case KVW_TRACE_FAILED:
 		if (p->attempt != NULL)
 			fail(p->attempt, "_OTHER", note_text(p, note));
-		event(p, here, note->at_us, "failed", "kvway.why", note_text(p, note));
+		event(p, here, note->at_us, "failed", KVW_SLICE("kvway.why"), note_text(p, note));
 		break;
 	case KVW_TRACE_FIRST_TOKEN:
 		here->error = NULL; /* it went well on another connection to the same worker */
 		p->first_token_us = note->at_us;
-		event(p, here, note->at_us, "first_token", NULL, name);
+		event(p, here, note->at_us, "first_token", KVW_SLICE(""), name);
 		break;
 	case KVW_TRACE_ATTEMPT_END:
 		end(p, &p->attempt, note->at_us);
 		break;
 	case KVW_TRACE_ANSWER:
 		p->request->message = note_text(p, note);
-		event(p, p->request, note->at_us, "answer", "kvway.message", note_text(p, note));
+		event(p, p->request, note->at_us, "answer", KVW_SLICE("kvway.message"),
+			note_text(p, note));
 		break;
 	case KVW_TRACE_GRADE:
 		if (!kvw_slice_equal(name, KVW_SLICE("good")))
-			event(p, here, note->at_us, "grade", "kvway.name", name);
+			event(p, here, note->at_us, "grade", KVW_SLICE("kvway.name"), name);
 		break;
 	case KVW_TRACE_TIMER:
 	case KVW_TRACE_CLIENT:
 	case KVW_TRACE_DECODE:
-		event(p, here, note->at_us, kvw_trace_kind_name(kind), "kvway.name", name);
+		event(p, here, note->at_us, kvw_trace_kind_name(kind), KVW_SLICE("kvway.name"),
+			name);
 		break;
 	case KVW_TRACE_END:
 	case KVW_TRACE_KINDS:
@@ -340,18 +362,13 @@ static void on_note(struct pass *p, const struct kvw_trace_note *note)
 static void add_http(struct pass *p)
 {
 	const struct kvw_trace_story *story = p->story;
-	struct kvw_slice path = kvw_trace_story_text(story, story->path_word, story->path_len);
-	const char *blank = path.len == 0 ? NULL : memchr(path.data, ' ', path.len);
-	size_t method = blank == NULL ? 0 : (size_t)(blank - path.data);
+	struct kvw_slice path;
 
-	if (blank != NULL) {
-		add_text(p->request, "http.request.method", (struct kvw_slice){path.data, method});
-		add_text(p->request, "url.path",
-			(struct kvw_slice){blank + 1, path.len - method - 1});
-	}
-	add_name(p->request, "url.scheme", p->facts->https ? "https" : "http");
+	add_text(p->request, KVW_SLICE("http.request.method"), method_of(story, &path));
+	add_text(p->request, KVW_SLICE("url.path"), path);
+	add_name(p->request, KVW_SLICE("url.scheme"), p->facts->https ? "https" : "http");
 	if (story->status > 0)
-		add_int(p->request, "http.response.status_code", story->status);
+		add_int(p->request, KVW_SLICE("http.response.status_code"), story->status);
 }
 
 static void add_usage(struct pass *p)
@@ -360,22 +377,24 @@ static void add_usage(struct pass *p)
 
 	if (operation_of(p->story->api) == NULL || p->first_token_us == 0)
 		return;
-	add_text(p->request, "gen_ai.response.model",
+	add_text(p->request, KVW_SLICE("gen_ai.response.model"),
 		kvw_trace_story_text(p->story, p->story->model_word, p->story->model_len));
 	if (outcome->prompt_known)
-		add_int(p->request, "gen_ai.usage.input_tokens", outcome->prompt);
+		add_int(p->request, KVW_SLICE("gen_ai.usage.input_tokens"), outcome->prompt);
 	if (outcome->cached_known)
-		add_int(p->request, "gen_ai.usage.cache_read.input_tokens", outcome->cached);
+		add_int(p->request, KVW_SLICE("gen_ai.usage.cache_read.input_tokens"),
+			outcome->cached);
 	if (outcome->completion_known)
-		add_int(p->request, "gen_ai.usage.output_tokens", outcome->completion);
+		add_int(p->request, KVW_SLICE("gen_ai.usage.output_tokens"), outcome->completion);
 	if (!outcome->stream)
 		return;
+	add(p->request, (struct kvw_attribute){.key = KVW_SLICE("gen_ai.request.stream"),
+				.type = KVW_ATTRIBUTE_BOOL,
+				.number = 1});
 	add(p->request,
-		(struct kvw_attribute){
-			.key = "gen_ai.request.stream", .type = KVW_ATTRIBUTE_BOOL, .number = 1});
-	add(p->request, (struct kvw_attribute){.key = "gen_ai.response.time_to_first_chunk",
-				.type = KVW_ATTRIBUTE_DOUBLE,
-				.real = (double)p->first_token_us / 1e6});
+		(struct kvw_attribute){.key = KVW_SLICE("gen_ai.response.time_to_first_chunk"),
+			.type = KVW_ATTRIBUTE_DOUBLE,
+			.real = (double)p->first_token_us / 1e6});
 }
 
 static void add_own(struct pass *p)
@@ -386,14 +405,14 @@ static void add_own(struct pass *p)
 		[KVW_TRACE_EXPORT_FAILED] = "failed"};
 	const struct kvw_trace_story *story = p->story;
 
-	add_text(p->request, "kvway.request_id",
+	add_text(p->request, KVW_SLICE("kvway.request_id"),
 		kvw_trace_story_text(story, story->id_word, story->id_len));
-	add_name(p->request, "kvway.route", kvw_api_name(story->api));
-	add_name(p->request, "kvway.strategy", story->outcome.strategy);
-	add_name(p->request, "kvway.end", kvw_end_name(story->end));
-	add_name(p->request, "kvway.exported", why[story->export]);
+	add_name(p->request, KVW_SLICE("kvway.route"), kvw_api_name(story->api));
+	add_name(p->request, KVW_SLICE("kvway.strategy"), story->outcome.strategy);
+	add_name(p->request, KVW_SLICE("kvway.end"), kvw_end_name(story->end));
+	add_name(p->request, KVW_SLICE("kvway.exported"), why[story->export]);
 	if (story->skipped > 0)
-		add_int(p->request, "kvway.notes_skipped", story->skipped);
+		add_int(p->request, KVW_SLICE("kvway.notes_skipped"), story->skipped);
 }
 
 /* A status below 500 is the client's matter (HTTP conventions). */
@@ -434,5 +453,5 @@ void kvw_spans_make(struct kvw_spans *out, const struct kvw_span_facts *facts,
 	judge(&p);
 	for (size_t i = 0; i < out->count; i++)
 		if (out->spans[i].error != NULL)
-			add_name(&out->spans[i], "error.type", out->spans[i].error);
+			add_name(&out->spans[i], KVW_SLICE("error.type"), out->spans[i].error);
 }

@@ -37,7 +37,7 @@ enum kvw_attribute_type {
 };
 
 struct kvw_attribute {
-	const char *key; /* static */
+	struct kvw_slice key; /* static, or the settings' */
 	enum kvw_attribute_type type;
 	struct kvw_slice text; /* borrowed from the story or the set, or static */
 	int64_t number;        /* also 0 or 1 */

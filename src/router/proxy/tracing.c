@@ -24,15 +24,24 @@ static struct kvw_slice traceparent_of(const struct kvw_head *head)
 	return field->value;
 }
 
+/* Returns method and path, without a copy: they lie one behind the other, but in a request whose
+ * target is a whole URL. Of that: the method. */
+static struct kvw_slice line_of(const struct kvw_head *head)
+{
+	struct kvw_slice line = head->method, path = head->target;
+	const char *query;
+
+	if (path.data != line.data + line.len + 1)
+		return line;
+	query = memchr(path.data, '?', path.len);
+	line.len += 1 + (query == NULL ? path.len : (size_t)(query - path.data));
+	return line;
+}
+
 void kvw_tracing_join(struct kvw_exchange *x, const struct kvw_head *head)
 {
-	struct kvw_slice path = head->target;
-	const char *query = path.len == 0 ? NULL : memchr(path.data, '?', path.len);
-
-	if (query != NULL)
-		path.len = (size_t)(query - path.data);
 	kvw_trace_join(x->trace, traceparent_of(head));
-	kvw_trace_asks(x->trace, head->method, path);
+	kvw_trace_asks(x->trace, line_of(head));
 }
 
 /* Returns the client's name of the model where its workers have another one. */

@@ -85,8 +85,10 @@ static void write_trace(
 
 	if (!kvw_trace_call(x->trace, leg, parent))
 		return;
-	hide(head, KVW_SLICE("traceparent"));
-	if (kvw_trace_context(x->trace)->parent == 0)
+	if (kvw_head_find(head, KVW_SLICE("traceparent")) != NULL)
+		hide(head, KVW_SLICE("traceparent"));
+	if (kvw_trace_context(x->trace)->parent == 0 &&
+		kvw_head_find(head, KVW_SLICE("tracestate")) != NULL)
 		hide(head, KVW_SLICE("tracestate"));
 	kvw_write_field(w, KVW_SLICE("traceparent"),
 		(struct kvw_slice){parent, sizeof(parent)});

@@ -51,10 +51,25 @@ bool kvw_traceparent_read(struct kvw_slice value, struct kvw_trace_context *out)
 	return true;
 }
 
+/* Returns the eight digits of a number, the first one in the lowest byte: the halves are spread to
+ * bytes, and then digits are added to all bytes at once. */
+static uint64_t digits_of(uint32_t value)
+{
+	const uint64_t ones = UINT64_C(0x0101010101010101);
+	uint64_t x = __builtin_bswap32(value), letters;
+
+	x = (x | x << 16) & UINT64_C(0x0000ffff0000ffff);
+	x = (x | x << 8) & UINT64_C(0x00ff00ff00ff00ff);
+	x = (x >> 4 | x << 8) & (15 * ones);
+	letters = (x + 6 * ones) >> 4 & ones;
+	return x + '0' * ones + letters * ('a' - '0' - 10);
+}
+
 void kvw_trace_hex(char out[16], uint64_t value)
 {
-	for (int i = 0; i < 16; i++)
-		out[i] = "0123456789abcdef"[value >> (60 - 4 * i) & 15];
+	const uint64_t digits[2] = {digits_of((uint32_t)(value >> 32)), digits_of((uint32_t)value)};
+
+	memcpy(out, digits, sizeof(digits));
 }
 
 void kvw_trace_id(char out[KVW_TRACE_ID_LEN], const struct kvw_trace_context *context)
@@ -66,14 +81,12 @@ void kvw_trace_id(char out[KVW_TRACE_ID_LEN], const struct kvw_trace_context *co
 void kvw_traceparent_write(
 	char out[KVW_TRACEPARENT_LEN], const uint64_t trace[2], uint64_t span, uint8_t flags)
 {
-	char byte[16];
-
 	memcpy(out, "00-", 3);
 	kvw_trace_hex(out + 3, trace[0]);
 	kvw_trace_hex(out + 19, trace[1]);
 	out[35] = '-';
 	kvw_trace_hex(out + 36, span);
 	out[52] = '-';
-	kvw_trace_hex(byte, flags);
-	memcpy(out + 53, byte + 14, 2);
+	out[53] = "0123456789abcdef"[flags >> 4];
+	out[54] = "0123456789abcdef"[flags & 15];
 }

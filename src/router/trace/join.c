@@ -99,22 +99,11 @@ bool kvw_trace_call(const struct kvw_trace_way *way, bool leg, char out[KVW_TRAC
 
 /* --- what a request asked and was answered --- */
 
-void kvw_trace_asks(struct kvw_trace_way *way, struct kvw_slice method, struct kvw_slice path)
+void kvw_trace_asks(struct kvw_trace_way *way, struct kvw_slice line)
 {
-	char text[KVW_TRACE_PATH_MOST];
-	size_t room = sizeof(text) - 1, len = method.len < 16 ? method.len : 16;
-
 	if (kvw_trace_context(way) == NULL)
 		return;
-	memcpy(text, method.data, len);
-	text[len++] = ' ';
-	if (path.len > room - len)
-		path.len = room - len;
-	if (path.len > 0)
-		memcpy(text + len, path.data, path.len);
-	way->names |= (uint64_t)kvw_trace_put_text(
-			      way, (struct kvw_slice){text, len + path.len}, sizeof(text))
-		      << 32;
+	way->names |= (uint64_t)kvw_trace_put_text(way, line, KVW_TRACE_LINE_MOST) << 32;
 	kvw_trace_publish(way);
 	store(&way->words[WORD_NAMES], way->names);
 }

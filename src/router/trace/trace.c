@@ -153,6 +153,8 @@ static void prefetch_next(struct kvw_trace_ring *ring)
 		__builtin_prefetch(next + line, 1);
 	for (size_t line = 0; line < PREFETCH_TEXT; line += 64)
 		__builtin_prefetch(next + 8 * WORD_TEXT + line, 1);
+	if (ring->sampling.on)
+		__builtin_prefetch(next + 8 * WORD_SPAN, 1);
 }
 
 struct kvw_trace_way *kvw_trace_begin(

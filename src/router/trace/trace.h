@@ -39,7 +39,7 @@
 #define KVW_TRACE_TEXT       448 /* most bytes of all texts of a request */
 #define KVW_TRACE_ID_MOST    64  /* most bytes of an id that are kept */
 #define KVW_TRACE_MODEL_MOST 80  /* and of a model's name */
-#define KVW_TRACE_PATH_MOST  96  /* and of method and path, with the blank between */
+#define KVW_TRACE_LINE_MOST  96  /* and of method and path, with the blank between */
 
 /* Kinds of notes. In addition to its code a note has a number, a second one (`more`) and a text;
  * those that are not mentioned below are 0 and empty. */
@@ -160,8 +160,9 @@ const struct kvw_trace_context *kvw_trace_context(const struct kvw_trace_way *wa
  * next. False: the request has no place in a trace. */
 bool kvw_trace_call(
 	const struct kvw_trace_way *way, bool leg, char out[KVW_TRACEPARENT_LEN]) KVW_MUST_CHECK;
-/* The next two do nothing for a request without a place in a trace. path: without its query. */
-void kvw_trace_asks(struct kvw_trace_way *way, struct kvw_slice method, struct kvw_slice path);
+/* The next two do nothing for a request without a place in a trace. line: method, a blank, and the
+ * path without its query; or the method alone. */
+void kvw_trace_asks(struct kvw_trace_way *way, struct kvw_slice line);
 /* asked: the client's name of the model where workers have another one; else len 0. */
 void kvw_trace_answered(struct kvw_trace_way *way, const struct kvw_trace_outcome *outcome,
 	struct kvw_slice asked);

@@ -9,6 +9,8 @@
 
 #define OTHER "a/b;q=1,"
 
+int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size);
+
 int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size)
 {
 	const struct kvw_slice type = KVW_SLICE("text/plain"), version = KVW_SLICE("0.0.4");

@@ -3,6 +3,8 @@
  */
 #include "otel/otlp.h"
 
+int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size);
+
 int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size)
 {
 	(void)kvw_otlp_protobuf.rejected((const char *)data, size);

@@ -84,6 +84,8 @@ static void make_story(struct input *input, struct kvw_trace_story *story)
 	take(input, story->text, sizeof(story->text));
 }
 
+int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size);
+
 int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size)
 {
 	static struct kvw_trace *trace;
@@ -104,7 +106,7 @@ int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size)
 		&set, &(struct kvw_span_facts){.trace = trace, .worker = worker_url}, &story);
 	kvw_otlp_json.spans(&batch, &set);
 	kvw_otlp_json.request(&message, &sender, &batch);
-	root = json_loadb(message.data, message.len, JSON_REJECT_DUPLICATES, NULL);
+	root = json_loadb(message.data, message.len, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, NULL);
 	if (root == NULL ||
 		json_array_size(json_object_get(
 			json_array_get(

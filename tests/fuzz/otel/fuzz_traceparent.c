@@ -25,6 +25,8 @@ static int matches(const char *text, size_t len)
 	       (memcmp(text, "00", 2) != 0 && text[KVW_TRACEPARENT_LEN] == '-');
 }
 
+int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size);
+
 int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size)
 {
 	char *text = malloc(size + 1), written[KVW_TRACEPARENT_LEN];

@@ -62,6 +62,7 @@ END_TEST
 START_TEST(openmetrics_names_counters_without_their_ending)
 {
 	static const struct kvw_metric_info other = {"d", "counter", "", "Says \"d\"."};
+	static const struct kvw_metric_info after = {"b_total", "counter", "", "Since."};
 	struct kvw_exposition out = {.open = true};
 
 	kvw_metric_head(&out, &infos[0]);
@@ -70,6 +71,10 @@ START_TEST(openmetrics_names_counters_without_their_ending)
 	kvw_sample_u64(&out, NULL, 0, 2);
 	check_taken(&out, "# HELP a How many.\n# TYPE a counter\na_total 1\n"
 			  "# HELP d Says \\\"d\\\".\n# TYPE d unknown\nd 2\n# EOF\n");
+	kvw_metric_head(&out, &infos[1]);
+	kvw_metric_head(&out, &after);
+	check_taken(&out, "# HELP b One | or the other.\n# TYPE b gauge\n"
+			  "# HELP b_total Since.\n# TYPE b_total unknown\n# EOF\n");
 }
 END_TEST
 

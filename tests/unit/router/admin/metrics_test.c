@@ -551,6 +551,27 @@ START_TEST(what_a_strategy_learned_is_shown)
 END_TEST
 
 /* The page in the source tree is the one that the list makes. */
+/* OpenMetrics names a counter without _total, and allows each name once. */
+START_TEST(openmetrics_has_each_name_once)
+{
+	static const char mark[] = "\n# TYPE ";
+	size_t len, found = 0;
+	char *text;
+
+	ck_assert_int_eq(kvw_metrics_render(metrics, SECOND, true, &text, &len), KVW_OK);
+	for (const char *at = text; (at = strstr(at, mark)) != NULL; found++) {
+		char line[160];
+
+		at += strlen(mark);
+		(void)snprintf(line, sizeof(line), "%s%.*s ", mark, (int)strcspn(at, " "), at);
+		ck_assert_msg(strstr(at, line) == NULL, "%s", line + 1);
+	}
+	ck_assert_uint_gt(found, 100);
+	ck_assert_str_eq(text + len - 6, "# EOF\n");
+	free(text);
+}
+END_TEST
+
 START_TEST(reference_page_is_current)
 {
 	char *made = NULL, *kept = NULL;
@@ -596,6 +617,7 @@ int main(void)
 	tcase_add_test(tcase, loop_ages);
 	tcase_add_test(tcase, process_figures_are_plausible);
 	tcase_add_test(tcase, loops_count_while_others_scrape);
+	tcase_add_test(tcase, openmetrics_has_each_name_once);
 	tcase_add_test(tcase, reference_page_is_current);
 	suite_add_tcase(suite, tcase);
 	srunner_run_all(runner, CK_ENV);

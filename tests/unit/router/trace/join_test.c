@@ -124,7 +124,7 @@ START_TEST(workers_get_their_own_spans)
 	kvw_trace_attempt(way, START, 3, 1, &(struct kvw_decision){0}, 0);
 	ck_assert(kvw_trace_call(way, false, again));
 	ck_assert_mem_ne(first, again, sizeof(first));
-	kvw_trace_asks(way, KVW_SLICE("POST"), KVW_SLICE("/v1/x"));
+	kvw_trace_asks(way, KVW_SLICE("POST /v1/x"));
 	kvw_trace_end(way, START + MS, KVW_END_COMPLETE, 200, KVW_API_CHAT);
 	ck_assert(kvw_trace_take(trace, 0, &story));
 	kvw_traceparent_write(again, story.context.trace, story.context.span + 2, 1);
