@@ -1,4 +1,4 @@
-"""bench/run.sh replay and replay-pd on a made trace of sixty requests: lines, tables, a plot."""
+"""bench/run.sh replay, replay-pd and replay-scale on a made trace of sixty requests: lines, tables, a plot."""
 
 import json
 import os
@@ -52,6 +52,11 @@ def main(bench, build):
         assert {(line["pools"], line["rule"]) for line in roles} >= {
             ("", "mixed"), ("2:6", "seconds"), ("4:4", "dynamo"), ("6:2", "vllm proxy")}
         assert all(line["value"] > 0 for line in roles) and "of mixed's" in text
+        fleets, text = run(bench, build, "--trace", trace, "--scale", "1", name="replay-scale")
+        hours = {(line["signal"], line["target"], line["behavior"]): line["value"]
+                 for line in fleets if line["metric"] == "worker_hours"}
+        assert hours["fixed", 8, ""] > hours["fixed", 4, ""] > hours["predicted_p90", 0.8, "calm"] > 0
+        assert "worker-hours" in text and all(line["simulated"] for line in fleets)
 
 
 if __name__ == "__main__":
