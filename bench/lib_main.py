@@ -26,6 +26,7 @@ import lib_replay  # noqa: E402
 import lib_replay_agree  # noqa: E402
 import lib_replay_mp  # noqa: E402
 import lib_replay_pd  # noqa: E402
+import lib_replay_scale  # noqa: E402
 import lib_replicas  # noqa: E402
 import lib_routers  # noqa: E402
 import lib_sim_agree  # noqa: E402
@@ -68,6 +69,7 @@ BENCHES = {
     "replay-agree": (lib_replay_agree.bench_replay_agree, lib_replay_agree.TARGETS),
     "replay-mp": (lib_replay_mp.bench_replay_mp, lib_replay_mp.TARGETS),
     "replay-pd": (lib_replay_pd.bench_replay_pd, lib_replay_pd.TARGETS),
+    "replay-scale": (lib_replay_scale.bench_replay_scale, lib_replay_scale.TARGETS),
     "replicas": (lib_replicas.bench_replicas, lib_replicas.TARGETS),
     "overload": (lib_overload.bench_overload, lib_overload.TARGETS),
     "evict": (lib_evict.bench_evict, [lib_evict.PROGRAM]),
@@ -82,7 +84,7 @@ BENCHES = {
     "fleet": (lib_fleet.bench_fleet, lib_fleet.TARGETS),
     "fleet-change": (lib_fleet_change.bench_fleet_change, lib_fleet_change.TARGETS),
 }
-NEED_TRACE = ("trace", "replay", "replay-agree", "replay-mp", "replay-pd", "overload", "routers", "evict",
+NEED_TRACE = ("trace", "replay", "replay-agree", "replay-mp", "replay-pd", "replay-scale", "overload", "routers", "evict",
               "fleet")
 NEED_ENGINE = ("engine",)
 # Defaults of options that differ between benchmarks.
@@ -141,6 +143,9 @@ benchmarks:
            and without; on a trace (TRACE=FILE) or --scenario long; --scale
   replay-pd  workers with roles in simulated time: eight as 2 that prefill and 6 that decode, 4 and 4, 6 and 2;
            plans by seconds and the fixed rules of others, on a trace (TRACE=FILE) or --scenario long; --scale
+  replay-scale  how many workers there are, by six signals of autoscalers, against fleets of a fixed size: a trace
+           (TRACE=FILE) whose rate rises and falls, workers that come after three minutes, in simulated time; promises
+           kept and worker-hours
   replicas  four kvways that share their load through Redis, before 8, 64 and 1,024 simulated workers: commands and
            bytes of each, CPU, p99 of requests through one of them and through a kvway that shares nothing
   overload  what admission is worth: kvway's and its peers' as published, a trace (TRACE=FILE) at half to four

@@ -24,6 +24,9 @@ struct gate {
 	struct kvw_entrant *entrants; /* by job */
 	struct kvw_cost *costs;
 	int64_t looked_ns;
+	struct kvw_scale scale; /* as one loop counts it, and the control thread samples */
+	struct kvw_scale_window window;
+	struct kvw_bounds bounds;
 	uint32_t at_once; /* job that need not wait, to be sent next; KVB_NO_JOB: none */
 	/* sent to the worker that the gate has chosen, not to the strategy's choice */
 	bool placed;
@@ -46,12 +49,34 @@ static void *create(const struct kvb_admission_env *env)
 	g->entrants = kvb_alloc(env->fleet->jobs->count, sizeof(g->entrants[0]));
 	g->costs = kvb_alloc(env->fleet->options.workers, sizeof(g->costs[0]));
 	g->at_once = KVB_NO_JOB;
+	kvw_scale_bounds(&g->bounds);
 	return g;
 }
 
 struct kvw_admission *kvb_admission_kvway_shared(void *self)
 {
 	return ((struct gate *)self)->admission;
+}
+
+double kvb_admission_kvway_predicted(void *self, double quantile, int64_t now_ns)
+{
+	struct gate *g = self;
+	struct kvw_histogram_sum all = {0};
+
+	kvw_histogram_collect(&g->scale.ratios, &all);
+	return kvw_scale_quantile(&g->window, &all, &g->bounds, quantile, now_ns);
+}
+
+size_t kvb_admission_kvway_waiting(void *self)
+{
+	return kvw_gate_waiting(&((struct gate *)self)->gate);
+}
+
+/* As src/router/proxy/predicted.c. */
+static void count(struct gate *g, const struct kvw_entrant *e, struct kvw_scale_prediction prediction)
+{
+	prediction.ns[KVW_SCALE_PROMISED] = kvw_promise_first_ns(&e->promise, e->tokens);
+	kvw_scale_count(&g->scale, &g->bounds, &prediction);
 }
 
 static uint32_t job_of(const struct gate *g, const struct kvw_entrant *e)
@@ -97,18 +122,25 @@ static void arrive(void *self, uint32_t job, int64_t now_ns)
 	if (kvw_gate_waiting(&g->gate) == 0 && e->wait_ns == 0)
 		return;
 	g->at_once = KVB_NO_JOB;
+	count(g, e, kvw_gate_predict(&g->gate, e, 1, now_ns));
 	if (kvw_gate_wait(&g->gate, e, now_ns) != KVW_OK)
 		abort();
 }
 
 static void look(struct gate *g, int64_t now_ns)
 {
-	kvw_admission_look(
-		g->admission, g->fleet->options.workers, g->fleet->options.workers, now_ns);
+	uint32_t workers = g->fleet->options.workers, live = 0;
+	struct kvw_histogram_sum all = {0};
+
+	for (uint32_t w = 0; w < workers; w++)
+		live += g->fleet->workers[w].state == KVB_SERVES;
+	kvw_admission_look(g->admission, workers, live, now_ns);
 	if (now_ns - g->looked_ns < LOOK_NS)
 		return;
 	g->looked_ns = now_ns;
 	kvw_programs_look(g->admission->programs, kvw_admission_full(g->admission), now_ns);
+	kvw_histogram_collect(&g->scale.ratios, &all);
+	kvw_scale_sample(&g->window, &all, now_ns);
 }
 
 static enum kvb_word next(void *self, int64_t now_ns, struct kvb_admission_answer *out)
@@ -148,8 +180,12 @@ static int64_t wake(void *self, int64_t now_ns)
 static void sent(void *self, uint32_t job, int64_t now_ns)
 {
 	struct gate *g = self;
+	struct kvw_entrant *e = &g->entrants[job];
+	bool waited = e->offered;
 
-	kvw_gate_passed(&g->gate, &g->entrants[job], kvb_kvway_decision(g->policy, job), now_ns);
+	kvw_gate_passed(&g->gate, e, kvb_kvway_decision(g->policy, job), now_ns);
+	if (!waited)
+		count(g, e, kvw_gate_predicted(e));
 }
 
 static void token(void *self, uint32_t job, bool first, bool last, int64_t now_ns)

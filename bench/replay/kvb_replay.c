@@ -60,6 +60,15 @@ static const char usage[] =
 	"  --mp-fixed-ms X  of each load from L2 besides (default 5)\n"
 	"  --mp-prefetch on|off  the router has servers load from L2 when it sends (default off)\n"
 	"  --odd-peer stale|lying|biased  one more peer, which says what is not so\n"
+	"  --repeat N       of a trace: it comes N times, with other prompts each time (default 1)\n"
+	"  --wave SWING     of a trace: the rate rises and falls, from 1 - SWING times the mean to\n"
+	"                   1 + SWING times (below 1; default 0: it does not)\n"
+	"  --waves N        so often (default 1)\n"
+	"  --scale-by SIGNAL:TARGET  an autoscaler changes the number of workers, up to --workers;\n"
+	"                   --list names signals\n"
+	"  --scale-behavior kubernetes|calm  how fast: as by default, or slower (default kubernetes)\n"
+	"  --scale-least N  the fewest, and those at the beginning (default 1)\n"
+	"  --scale-start-s S  until a new worker serves (default 180)\n"
 	"  -c, --config FILE       kvway's configuration (default: its defaults)\n"
 	"  --list           prints policies, admissions and scenarios\n";
 
@@ -77,6 +86,8 @@ struct options {
 	struct kvb_routers routers;
 	bool list, spread;
 	int64_t pause_ns;
+	double wave, waves;
+	uint32_t repeat;
 };
 
 enum {
@@ -117,6 +128,13 @@ enum {
 	OPT_MP_L2,
 	OPT_MP_FIXED,
 	OPT_MP_PREFETCH,
+	OPT_REPEAT,
+	OPT_WAVE,
+	OPT_WAVES,
+	OPT_SCALE_BY,
+	OPT_SCALE_BEHAVIOR,
+	OPT_SCALE_LEAST,
+	OPT_SCALE_START,
 };
 
 /* Parses a number; ends the program unless it lies within low..high. */
@@ -246,10 +264,63 @@ static bool take_mp(struct kvb_mp_options *mp, int option, const char *text)
 	}
 }
 
+static void take(struct options *o, int option, const char *text);
+
+/* NAME:TARGET. */
+static void take_signal(struct kvb_scale_options *scale, const char *text)
+{
+	const char *colon = strchr(text, ':');
+	char name[32];
+
+	(void)snprintf(name, sizeof(name), "%.*s", colon == NULL ? 0 : (int)(colon - text), text);
+	scale->signal = kvb_scale_signal_find(name);
+	if (scale->signal == NULL) {
+		fprintf(stderr, "kvb-replay: --scale-by: found %s, expected SIGNAL:TARGET; --list names signals\n",
+			text);
+		exit(2);
+	}
+	scale->target = number("--scale-by", colon + 1, 1e-3, 1e6);
+}
+
+/* How the load and the fleet change. Returns false if it is another option. */
+static bool take_scale(struct options *o, int option, const char *text)
+{
+	struct kvb_scale_options *scale = &o->fleet.scale;
+
+	switch (option) {
+	case OPT_REPEAT:
+		o->repeat = (uint32_t)number("--repeat", text, 1, 1000);
+		return true;
+	case OPT_WAVE:
+		o->wave = number("--wave", text, 0, 0.99);
+		return true;
+	case OPT_WAVES:
+		o->waves = number("--waves", text, 1, 1000);
+		return true;
+	case OPT_SCALE_BY:
+		take_signal(scale, text);
+		return true;
+	case OPT_SCALE_BEHAVIOR:
+		scale->behavior = kvb_scale_behavior_find(text);
+		if (scale->behavior == NULL)
+			take(o, '?', NULL);
+		return true;
+	case OPT_SCALE_LEAST:
+		scale->least = (uint32_t)number("--scale-least", text, 1, KVB_MAX_WORKERS);
+		return true;
+	case OPT_SCALE_START:
+		scale->start_ns = (int64_t)(number("--scale-start-s", text, 0, 1e5) * 1e9);
+		return true;
+	default:
+		return false;
+	}
+}
+
 static void take(struct options *o, int option, const char *text)
 {
 	if (take_routers(&o->routers, option, text) || take_pd(&o->fleet.pd, option, text) ||
-		take_mp(&o->fleet.mp, option, text))
+		take_mp(&o->fleet.mp, option, text) ||
+		take_scale(o, option, text))
 		return;
 	switch (option) {
 	case OPT_TRACE:
@@ -319,52 +390,62 @@ static void take(struct options *o, int option, const char *text)
 	}
 }
 
+static const struct option names[] = {
+	{"trace", required_argument, NULL, OPT_TRACE},
+	{"scenario", required_argument, NULL, OPT_SCENARIO},
+	{"policy", required_argument, NULL, OPT_POLICY},
+	{"admission", required_argument, NULL, OPT_ADMISSION},
+	{"retry", required_argument, NULL, OPT_RETRY},
+	{"scale", required_argument, NULL, OPT_SCALE},
+	{"workers", required_argument, NULL, OPT_WORKERS},
+	{"seed", required_argument, NULL, OPT_SEED},
+	{"requests", required_argument, NULL, OPT_REQUESTS},
+	{"profile", required_argument, NULL, OPT_PROFILE},
+	{"context-ns", required_argument, NULL, OPT_CONTEXT},
+	{"kv-tokens", required_argument, NULL, OPT_KV_TOKENS},
+	{"block-size", required_argument, NULL, OPT_BLOCK},
+	{"max-seqs", required_argument, NULL, OPT_SEQS},
+	{"max-batched-tokens", required_argument, NULL, OPT_BATCHED},
+	{"spread", no_argument, NULL, OPT_SPREAD},
+	{"pause-ms", required_argument, NULL, OPT_PAUSE},
+	{"list", no_argument, NULL, OPT_LIST},
+	{"routers", required_argument, NULL, OPT_ROUTERS},
+	{"sharing", required_argument, NULL, OPT_SHARING},
+	{"redis-delay", required_argument, NULL, OPT_DELAY},
+	{"sharing-interval", required_argument, NULL, OPT_INTERVAL},
+	{"balance", required_argument, NULL, OPT_BALANCE},
+	{"odd-peer", required_argument, NULL, OPT_ODD},
+	{"ranks", required_argument, NULL, OPT_RANKS},
+	{"pd", required_argument, NULL, OPT_PD},
+	{"pd-whole", required_argument, NULL, OPT_PD_WHOLE},
+	{"pd-rule", required_argument, NULL, OPT_PD_RULE},
+	{"pd-gbytes", required_argument, NULL, OPT_PD_GBYTES},
+	{"pd-fixed-ms", required_argument, NULL, OPT_PD_FIXED},
+	{"pd-lease-s", required_argument, NULL, OPT_PD_LEASE},
+	{"pd-wrong", required_argument, NULL, OPT_PD_WRONG},
+	{"mp", required_argument, NULL, OPT_MP},
+	{"mp-l1-gbytes", required_argument, NULL, OPT_MP_L1},
+	{"mp-l2-gbytes", required_argument, NULL, OPT_MP_L2},
+	{"mp-fixed-ms", required_argument, NULL, OPT_MP_FIXED},
+	{"mp-prefetch", required_argument, NULL, OPT_MP_PREFETCH},
+	{"repeat", required_argument, NULL, OPT_REPEAT},
+	{"wave", required_argument, NULL, OPT_WAVE},
+	{"waves", required_argument, NULL, OPT_WAVES},
+	{"scale-by", required_argument, NULL, OPT_SCALE_BY},
+	{"scale-behavior", required_argument, NULL, OPT_SCALE_BEHAVIOR},
+	{"scale-least", required_argument, NULL, OPT_SCALE_LEAST},
+	{"scale-start-s", required_argument, NULL, OPT_SCALE_START},
+	{"config", required_argument, NULL, 'c'},
+	{"help", no_argument, NULL, 'h'},
+	{0},
+};
+
 static struct options parse(int argc, char **argv)
 {
-	static const struct option names[] = {
-		{"trace", required_argument, NULL, OPT_TRACE},
-		{"scenario", required_argument, NULL, OPT_SCENARIO},
-		{"policy", required_argument, NULL, OPT_POLICY},
-		{"admission", required_argument, NULL, OPT_ADMISSION},
-		{"retry", required_argument, NULL, OPT_RETRY},
-		{"scale", required_argument, NULL, OPT_SCALE},
-		{"workers", required_argument, NULL, OPT_WORKERS},
-		{"seed", required_argument, NULL, OPT_SEED},
-		{"requests", required_argument, NULL, OPT_REQUESTS},
-		{"profile", required_argument, NULL, OPT_PROFILE},
-		{"context-ns", required_argument, NULL, OPT_CONTEXT},
-		{"kv-tokens", required_argument, NULL, OPT_KV_TOKENS},
-		{"block-size", required_argument, NULL, OPT_BLOCK},
-		{"max-seqs", required_argument, NULL, OPT_SEQS},
-		{"max-batched-tokens", required_argument, NULL, OPT_BATCHED},
-		{"spread", no_argument, NULL, OPT_SPREAD},
-		{"pause-ms", required_argument, NULL, OPT_PAUSE},
-		{"list", no_argument, NULL, OPT_LIST},
-		{"routers", required_argument, NULL, OPT_ROUTERS},
-		{"sharing", required_argument, NULL, OPT_SHARING},
-		{"redis-delay", required_argument, NULL, OPT_DELAY},
-		{"sharing-interval", required_argument, NULL, OPT_INTERVAL},
-		{"balance", required_argument, NULL, OPT_BALANCE},
-		{"odd-peer", required_argument, NULL, OPT_ODD},
-		{"ranks", required_argument, NULL, OPT_RANKS},
-		{"pd", required_argument, NULL, OPT_PD},
-		{"pd-whole", required_argument, NULL, OPT_PD_WHOLE},
-		{"pd-rule", required_argument, NULL, OPT_PD_RULE},
-		{"pd-gbytes", required_argument, NULL, OPT_PD_GBYTES},
-		{"pd-fixed-ms", required_argument, NULL, OPT_PD_FIXED},
-		{"pd-lease-s", required_argument, NULL, OPT_PD_LEASE},
-		{"pd-wrong", required_argument, NULL, OPT_PD_WRONG},
-		{"mp", required_argument, NULL, OPT_MP},
-		{"mp-l1-gbytes", required_argument, NULL, OPT_MP_L1},
-		{"mp-l2-gbytes", required_argument, NULL, OPT_MP_L2},
-		{"mp-fixed-ms", required_argument, NULL, OPT_MP_FIXED},
-		{"mp-prefetch", required_argument, NULL, OPT_MP_PREFETCH},
-		{"config", required_argument, NULL, 'c'},
-		{"help", no_argument, NULL, 'h'},
-		{0},
-	};
 	struct options o = {.policy = "kvway",
 		.scale = 1,
+		.waves = 1,
+		.repeat = 1,
 		.context_ns = -1,
 		.routers = {.count = 1,
 			.shared = true,
@@ -374,6 +455,10 @@ static struct options parse(int argc, char **argv)
 			.lost_ns = INT64_MAX},
 		.fleet = {.workers = 8,
 			.ranks = 1,
+			.scale = {.least = 1,
+				.start_ns = 180000000000,
+				.period_ns = 15000000000,
+				.behavior = kvb_scale_behaviors},
 			.profile = kvb_profile_find("reference-kv"),
 			.block_size = 16,
 			.max_batched_tokens = 8192,
@@ -399,8 +484,9 @@ static struct options parse(int argc, char **argv)
 
 static void print_list(void)
 {
-	json_t *all = json_pack(
-		"{s:[], s:[], s:[], s:[]}", "policies", "admissions", "pd_rules", "scenarios");
+	json_t *all = json_pack("{s:[], s:[], s:[], s:[], s:[]}", "policies", "admissions",
+		"pd_rules", "scenarios", "signals");
+	json_t *signals = json_object_get(all, "signals");
 	json_t *policies = json_object_get(all, "policies");
 	json_t *admissions = json_object_get(all, "admissions");
 	json_t *rules = json_object_get(all, "pd_rules");
@@ -418,6 +504,9 @@ static void print_list(void)
 	for (const struct kvb_scenario *s = kvb_scenarios; s->name != NULL; s++)
 		json_array_append_new(
 			scenarios, json_pack("{s:s, s:s}", "name", s->name, "what", s->what));
+	for (const struct kvb_scale_signal *s = kvb_scale_signals; s->name != NULL; s++)
+		json_array_append_new(
+			signals, json_pack("{s:s, s:s}", "name", s->name, "what", s->what));
 	json_dumpf(all, stdout, JSON_INDENT(1));
 	putchar('\n');
 	json_decref(all);
@@ -474,6 +563,21 @@ static void set_mp(json_t *out, const struct options *o, const struct kvb_replay
 	set(out, "mp_prefetched_tokens", mp->prefetched_tokens);
 }
 
+static void set_scale(json_t *out, const struct options *o, const struct kvb_replay_result *r)
+{
+	const struct kvb_scale_options *scale = &o->fleet.scale;
+
+	set(out, "wave", o->wave);
+	set(out, "worker_hours", r->worker_hours);
+	set(out, "workers_most", r->workers_most);
+	if (scale->signal == NULL)
+		return;
+	json_object_set_new(out, "scale_by", json_string(scale->signal->name));
+	set(out, "scale_target", scale->target);
+	json_object_set_new(out, "scale_behavior", json_string(scale->behavior->name));
+	set(out, "scale_start_s", (double)scale->start_ns / 1e9);
+}
+
 static json_t *pack_classes(const struct kvb_replay_result *r)
 {
 	json_t *all = json_array();
@@ -521,6 +625,8 @@ static void print_result(const struct options *o, const struct kvb_replay_result
 	set(out, "foretold", r->foretold);
 	set(out, "last_s", r->last_s);
 	set(out, "preemptions", (double)r->preemptions);
+	if (o->wave > 0 || o->fleet.scale.signal != NULL)
+		set_scale(out, o, r);
 	if (r->share != NULL) {
 		json_t *share = json_array();
 
@@ -569,6 +675,9 @@ static void make_jobs(struct options *o, struct kvb_jobs *jobs)
 		kvb_trace_finish(&trace);
 		if (o->spread)
 			kvb_jobs_spread(jobs);
+		kvb_jobs_repeat(jobs, o->repeat);
+		if (o->wave > 0)
+			kvb_jobs_wave(jobs, o->wave, o->waves);
 		kvb_jobs_pause(jobs, o->pause_ns);
 		return;
 	}
@@ -646,6 +755,28 @@ static void check_mp(const struct options *o, const struct kvb_policy *policy)
 	exit(2);
 }
 
+/* Ends the program where no autoscaler can work. */
+static void check_scale(const struct options *o)
+{
+	const struct kvb_scale_options *scale = &o->fleet.scale;
+	const char *why = NULL;
+
+	if (o->wave > 0 && o->trace == NULL)
+		why = "--wave is for traces";
+	else if (scale->signal == NULL)
+		return;
+	else if (scale->least > o->fleet.workers)
+		why = "--scale-least: expected at most --workers";
+	else if ((strcmp(o->policy, "kvway") != 0 && strcmp(o->policy, "kvaware") != 0) ||
+		 o->admission == NULL || strcmp(o->admission, "kvway") != 0 ||
+		 o->routers.count > 1 || kvb_pd_on(&o->fleet.pd) || o->fleet.ranks > 1)
+		why = "--scale-by is for one kvway with its admission, and workers without roles or ranks";
+	if (why == NULL)
+		return;
+	fprintf(stderr, "kvb-replay: %s\n", why);
+	exit(2);
+}
+
 int main(int argc, char **argv)
 {
 	struct options o = parse(argc, argv);
@@ -680,6 +811,7 @@ int main(int argc, char **argv)
 	}
 	check_pd(&o, policy);
 	check_mp(&o, policy);
+	check_scale(&o);
 	o.profile = *o.fleet.profile;
 	if (o.context_ns >= 0)
 		o.profile.context_ns = o.context_ns;

@@ -59,6 +59,7 @@ struct kvway {
 	uint32_t forced;            /* the worker that the next pick takes; KVB_ROUTED: any */
 	struct kvw_exact_chain chain;
 	uint32_t count;
+	uint64_t seen; /* fleet->changes that the items show */
 	struct kvw_transfer transfer; /* learned */
 	struct kvw_cost *costs;       /* scratch memory for a split */
 };
@@ -127,7 +128,20 @@ static bool serves(const struct kvway *k, uint32_t worker)
 {
 	const struct kvb_pd_options *pd = &k->fleet->options.pd;
 
-	return pd->whole || kvb_pd_decodes(pd, worker);
+	return k->fleet->workers[worker].state == KVB_SERVES &&
+	       (pd->whole || kvb_pd_decodes(pd, worker));
+}
+
+/* Lets the items show which workers have come and gone. */
+static void see_fleet(struct kvway *k)
+{
+	if (k->seen == k->fleet->changes)
+		return;
+	k->seen = k->fleet->changes;
+	for (uint32_t w = 0; w < k->fleet->options.workers; w++) {
+		k->items[w].usable = serves(k, w);
+		k->items[w].generation = k->fleet->workers[w].generation;
+	}
 }
 
 static void make_candidates(struct kvway *k)
@@ -251,7 +265,7 @@ void kvb_kvway_explain(void *self, uint32_t job, int64_t now_ns, struct kvw_cost
 	struct kvw_decision *out)
 {
 	struct kvway *k = self;
-	struct kvw_candidates set = {k->items, k->fleet->options.workers, k->board, 0};
+	struct kvw_candidates set = kvb_kvway_candidates(k);
 	struct kvw_route_request request = make_request(k, job, now_ns);
 
 	if (k->strategy->ops->explain(k->strategy, &request, &set, now_ns, costs, out) != KVW_OK)
@@ -267,6 +281,7 @@ struct kvw_candidates kvb_kvway_candidates(void *self)
 {
 	struct kvway *k = self;
 
+	see_fleet(k);
 	return (struct kvw_candidates){k->items, k->fleet->options.workers, k->board, 0};
 }
 
@@ -362,6 +377,7 @@ static uint32_t pick(void *self, uint32_t job, int64_t now_ns)
 	struct exchange *exchange = &k->exchanges[job];
 	struct kvw_route_request request = make_request(k, job, now_ns);
 
+	see_fleet(k);
 	scrape(k, now_ns);
 	exchange->parted = k->forced == KVB_ROUTED && pick_pair(k, &request, exchange, now_ns);
 	if (!exchange->parted)

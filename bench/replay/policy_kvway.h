@@ -23,4 +23,8 @@ uint32_t kvb_kvway_tokens(void *self, uint32_t job);
 struct kvw_admission;
 /* Returns the state that the loops of the router share, for admission kvway. */
 struct kvw_admission *kvb_admission_kvway_shared(void *self);
+/* Returns kvway_fleet_predicted_over_promised of admission kvway. */
+double kvb_admission_kvway_predicted(void *self, double quantile, int64_t now_ns);
+/* Returns the number of requests that wait at admission kvway. */
+size_t kvb_admission_kvway_waiting(void *self);
 #endif

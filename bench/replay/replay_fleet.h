@@ -19,6 +19,7 @@
 #include "bench/replay/replay_jobs.h"
 #include "bench/replay/replay_mp.h"
 #include "bench/replay/replay_pd.h"
+#include "bench/replay/replay_scale.h"
 #include "bench/sim/sim_engine.h"
 
 /* How one worker differs from the others. All zeroes: it does not. */
@@ -53,6 +54,7 @@ struct kvb_fleet_options {
 	struct kvb_mp_options mp;
 	/* workers per server, which compute their steps together; 1: each is alone */
 	uint32_t ranks;
+	struct kvb_scale_options scale;
 	const struct kvb_routers *routers; /* for the policy `routers`; NULL: one router */
 };
 
@@ -98,6 +100,8 @@ struct kvb_fleet_worker {
 	int64_t began_ns, until_ns; /* of that */
 	uint32_t decoded; /* tokens of the step, without those that were the first of an answer */
 	int64_t reset_ns; /* when its cache is emptied; INT64_MAX: never */
+	enum kvb_worker_state state;
+	uint32_t generation; /* grows with each worker that takes this place */
 };
 
 struct kvb_fleet {
@@ -107,6 +111,7 @@ struct kvb_fleet {
 	struct kvb_course *courses; /* by job */
 	uint64_t *hashes;           /* scratch memory for the blocks of one prompt */
 	int64_t now_ns;             /* time of the last call */
+	uint64_t changes;           /* of workers' states */
 	struct kvb_pd pd;
 	struct kvb_mp mp;
 	uint64_t gaps[KVB_GAPS];    /* between tokens, by kvb_gap() */

@@ -2,6 +2,7 @@
 #include "bench/replay/replay_jobs.h"
 
 #include <assert.h>
+#include <math.h>
 #include <stdlib.h>
 
 #include "bench/load/mem.h"
@@ -100,6 +101,50 @@ void kvb_jobs_pause(struct kvb_jobs *jobs, int64_t pause_ns)
 
 		if (jobs->items[i].due_ns < first_ns)
 			jobs->items[i].due_ns = first_ns;
+	}
+}
+
+void kvb_jobs_repeat(struct kvb_jobs *jobs, uint32_t times)
+{
+	size_t count = jobs->count;
+	int64_t last_ns = count > 0 ? jobs->items[count - 1].due_ns : 0;
+	int64_t all_ns = count > 1 ? last_ns + last_ns / (int64_t)(count - 1) : last_ns;
+
+	for (uint32_t t = 1; t < times; t++)
+		for (size_t j = 0; j < count; j++) {
+			const struct kvb_job *job = &jobs->items[j];
+			uint64_t *ids = kvb_alloc(job->id_count, sizeof(*ids));
+
+			for (uint32_t i = 0; i < job->id_count; i++)
+				ids[i] = kvb_mix(job->ids[i] ^ kvb_mix(t));
+			kvb_jobs_add(jobs, job->due_ns + (int64_t)t * all_ns, job->input,
+				job->output, ids);
+			free(ids);
+		}
+}
+
+/* What comes by u of all time, as a share of all, when the rate is 1 - swing cos(2 pi waves u). */
+static double come_by(double u, double swing, double waves)
+{
+	return u - swing * sin(2 * M_PI * waves * u) / (2 * M_PI * waves);
+}
+
+void kvb_jobs_wave(struct kvb_jobs *jobs, double swing, double waves)
+{
+	double all = jobs->count > 0 ? (double)jobs->items[jobs->count - 1].due_ns : 0;
+
+	for (size_t i = 0; i < jobs->count && all > 0; i++) {
+		double share = (double)jobs->items[i].due_ns / all, low = 0, high = 1;
+
+		for (int step = 0; step < 60; step++) {
+			double middle = (low + high) / 2;
+
+			if (come_by(middle, swing, waves) < share)
+				low = middle;
+			else
+				high = middle;
+		}
+		jobs->items[i].due_ns = (int64_t)(high * all + 0.5);
 	}
 }
 

@@ -59,6 +59,12 @@ void kvb_jobs_from_trace(struct kvb_jobs *jobs, const struct kvb_trace *trace, d
 void kvb_jobs_spread(struct kvb_jobs *jobs);
 /* Leaves at least this time between two requests of a trace, as kvbench's --pause-ms does. */
 void kvb_jobs_pause(struct kvb_jobs *jobs, int64_t pause_ns);
+/* Lets all jobs come `times` times in all, one repetition after the other. Each has prompts of its
+ * own, so that no repetition finds those before in a cache. No job may follow another. */
+void kvb_jobs_repeat(struct kvb_jobs *jobs, uint32_t times);
+/* Makes the rate of arrivals rise and fall `waves` times, from 1 - swing times the mean to 1 + swing
+ * times, without a change of the mean. swing: below 1. No job may follow another. */
+void kvb_jobs_wave(struct kvb_jobs *jobs, double swing, double waves);
 void kvb_jobs_finish(struct kvb_jobs *jobs);
 
 /* Returns the chain hash of a full block of `size` tokens, which divides KVB_ID_TOKENS. */

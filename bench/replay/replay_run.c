@@ -44,6 +44,7 @@ struct run {
 	struct noted *noted;
 	size_t noted_count;
 	uint64_t random; /* random state for the pauses of clients that come back */
+	struct kvb_scaler *scaler; /* NULL: the number of workers is fixed */
 	struct kvb_tally tally;
 };
 
@@ -243,6 +244,9 @@ static int64_t next_moment(struct run *run)
 		assert(wake > run->now_ns);
 		next = wake < next ? wake : next;
 	}
+	/* An autoscaler alone does not go on. */
+	if (run->scaler != NULL && kvb_scaler_next_ns(run->scaler) < next && next != INT64_MAX)
+		next = kvb_scaler_next_ns(run->scaler);
 	return next;
 }
 
@@ -275,6 +279,8 @@ static void play(struct run *run)
 				step_over(run, w);
 		kvb_pd_loaded(run->fleet, run->now_ns);
 		kvb_mp_loaded(run->fleet, run->now_ns);
+		if (run->scaler != NULL)
+			kvb_scaler_turn(run->scaler, run->now_ns);
 		while (next_due(run) == run->now_ns)
 			arrive(run, (uint32_t)run->next++);
 		while (run->heap_count > 0 && run->heap[0].ns == run->now_ns)
@@ -283,6 +289,25 @@ static void play(struct run *run)
 		for (uint32_t w = 0; w < workers; w++)
 			kvb_fleet_wake(run->fleet, w, run->now_ns);
 	}
+}
+
+/* Returns when the last job of a time of its own comes. */
+static int64_t last_due(const struct run *run)
+{
+	size_t last = run->jobs->count;
+
+	while (last > 0 && run->jobs->items[last - 1].follows)
+		last--;
+	return last > 0 ? (int64_t)((double)run->jobs->items[last - 1].due_ns * run->late) : 0;
+}
+
+static void count_cost(const struct run *run, struct kvb_replay_result *result)
+{
+	result->workers_most = run->fleet->options.workers;
+	result->worker_hours = (double)last_due(run) * result->workers_most / 3600e9;
+	if (run->scaler != NULL)
+		result->worker_hours =
+			kvb_scaler_worker_ns(run->scaler, &result->workers_most) / 3600e9;
 }
 
 struct kvb_replay_result kvb_replay_run(const struct kvb_fleet_options *options,
@@ -306,8 +331,12 @@ struct kvb_replay_result kvb_replay_run(const struct kvb_fleet_options *options,
 
 	if (admission != NULL && admission->ops != NULL)
 		run.gate = admission->ops->create(&gate);
+	if (options->scale.signal != NULL)
+		run.scaler = kvb_scaler_create(fleet, run.gate, last_due(&run));
 	play(&run);
 	result = kvb_replay_count(fleet, policy, run.state, &run.tally);
+	count_cost(&run, &result);
+	kvb_scaler_destroy(run.scaler);
 	if (run.gate != NULL)
 		admission->ops->destroy(run.gate);
 	policy->ops->destroy(run.state);

@@ -39,6 +39,8 @@ struct kvb_replay_result {
 	double busy_share;         /* share of the workers' time that is spent in steps */
 	double last_s;             /* end of the last answer */
 	uint64_t preemptions;
+	double worker_hours;   /* up to the last arrival */
+	uint32_t workers_most; /* at once */
 	/* share of predicted hits that were right within a block; NAN: no predictions */
 	double foretold;
 	double *share;    /* share of requests for each worker; owned; NULL: none */

@@ -172,7 +172,7 @@ static bool mask_bearer(struct scan *scan)
 enum kvw_err kvw_mask_text(const struct kvw_mask *mask, const char *text, size_t len, char **out,
 	size_t *out_len)
 {
-	struct scan scan = {.mask = mask, .at = text, .end = text + len};
+	struct scan scan = {.mask = mask, .at = text, .end = len > 0 ? text + len : text};
 
 	while (scan.at < scan.end) {
 		if (mask_known(&scan) || mask_query(&scan) || mask_bearer(&scan))

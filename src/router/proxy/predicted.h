@@ -16,7 +16,8 @@
 
 /* Counts a judged request that cannot be sent now (admit.h). */
 void kvw_predicted_held(struct kvw_exchange *x);
-/* Counts a request whose attempt begins; the gate has been informed (kvw_gates_picked). */
-void kvw_predicted_sent(struct kvw_exchange *x);
+/* Counts a request whose attempt begins; the gate has been informed (kvw_gates_picked). promise: to
+ * the request (kvw_admit_promise). */
+void kvw_predicted_sent(struct kvw_exchange *x, struct kvw_promise promise);
 
 #endif

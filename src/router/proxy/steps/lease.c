@@ -3,6 +3,7 @@
  */
 #include "proxy/step.h"
 
+#include "proxy/admit.h"
 #include "proxy/gates.h"
 #include "proxy/loop.h"
 #include "proxy/predicted.h"
@@ -82,7 +83,7 @@ static enum kvw_stepped lease_run(struct kvw_exchange *x, struct kvw_way *way)
 	if (sequences_of(x) > 1)
 		kvw_lease_widen(&a->lease, sequences_of(x) - 1);
 	kvw_gates_picked(x);
-	kvw_predicted_sent(x);
+	kvw_predicted_sent(x, kvw_admit_promise(x));
 	if (loop->sources != NULL)
 		kvw_request_report_pick(x);
 	kvw_request_scan_release(x);

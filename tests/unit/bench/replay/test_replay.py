@@ -1,4 +1,4 @@
-"""bench/run.sh replay, replay-pd and replay-mp on a made trace of sixty requests: lines, tables, a plot."""
+"""bench/run.sh replay, replay-pd, replay-mp and replay-scale on a made trace of sixty requests."""
 
 import json
 import os
@@ -55,6 +55,11 @@ def main(bench, build):
         servers, text = run(bench, build, "--trace", trace, "--scale", "1", name="replay-mp")
         assert {line["rule"] for line in servers} >= {"no servers", "2 GB/s, prefetch on"}
         assert "replay-mp, simulated" in text
+        fleets, text = run(bench, build, "--trace", trace, "--scale", "1", name="replay-scale")
+        hours = {(line["signal"], line["target"], line["behavior"]): line["value"]
+                 for line in fleets if line["metric"] == "worker_hours"}
+        assert hours["fixed", 8, ""] > hours["fixed", 4, ""] > hours["predicted_p90", 0.8, "calm"] > 0
+        assert "worker-hours" in text and all(line["simulated"] for line in fleets)
 
 
 if __name__ == "__main__":

@@ -22,7 +22,7 @@ static void expect(const char *text, const char *expected)
 
 	ck_assert_int_eq(kvw_mask_text(&mask, text, strlen(text), &out, &len), KVW_OK);
 	ck_assert_uint_eq(len, strlen(expected));
-	ck_assert_mem_eq(out, expected, len);
+	ck_assert(len == 0 || memcmp(out, expected, len) == 0);
 	free(out);
 }
 
