@@ -23,7 +23,7 @@ FILES = {
     "kvtier": ["/usr/share/doc/kvtier/REFERENCE.md", "/usr/share/doc/kvtier/examples"],
 }
 # Of kvway, those with a help of their own.
-VERBS = ("compare", "explain", "groups", "key", "render", "trace", "workers")
+VERBS = ("compare", "explain", "groups", "key", "render", "top", "trace", "workers")
 # Sections about files of the source tree.
 LEFT_OUT = {"Where to look next"}
 

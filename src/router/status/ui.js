@@ -193,7 +193,7 @@ let hovered = false;
 function showCharts(s) {
 	if (hovered) return; // what is being read stays
 	const h = s.hour, n = h.requests.length, steps = Math.max(n, 20); // up to 121: an hour
-	find("hour-span").textContent = `${span(steps * h.step_s)}, a step each ${h.step_s} s`;
+	find("hour-span").textContent = `last ${span(steps * h.step_s)}, in steps of ${h.step_s} s`;
 	const rate = (list) => list.map((v, i) => v / (i === n - 1 ? Math.max(h.last_s, 1) : h.step_s));
 	// A step that has just begun shows nothing yet: the last value stands in.
 	const settle = (list) => (h.last_s < 5 && n > 1 ? [...list.slice(0, -1), list[n - 2]] : list);

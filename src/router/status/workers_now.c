@@ -41,11 +41,11 @@ static void describe_slow(struct kvw_worker_fact *fact, const char *model, enum 
 {
 	if (speed == DECODE)
 		(void)snprintf(fact->slow, sizeof(fact->slow),
-			"it takes %.1f ms a token, its %zu peer%s of model %.120s %.1f ms", own_ms,
-			others, others == 1 ? "" : "s", model, others_ms);
+			"it takes %.1f ms a token, its %zu peer%s of model %.120s %.1f ms (median)",
+			own_ms, others, others == 1 ? "" : "s", model, others_ms);
 	else
 		(void)snprintf(fact->slow, sizeof(fact->slow),
-			"it prefills %.0f tokens/s, its %zu peer%s of model %.120s %.0f",
+			"it prefills %.0f tokens/s, its %zu peer%s of model %.120s %.0f (median)",
 			1e3 / own_ms, others, others == 1 ? "" : "s", model, 1e3 / others_ms);
 }
 
