@@ -48,7 +48,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).parent.parent / "integration"))
 from mixed import CHAT, COMPLETIONS, east, prose, tool  # noqa: E402
 from pair import START_SECONDS, Started  # noqa: E402
 from rig.client import ask  # noqa: E402
-from rig.router import Router  # noqa: E402
+from rig.router import Router, parse_metrics  # noqa: E402
 from rig.wait import until, unused_port  # noqa: E402
 from server import MODEL, VENV, Engine  # noqa: E402
 from transfers import WAYS  # noqa: E402
@@ -390,6 +390,11 @@ class Lab:
                 found[f"{name.removeprefix('kvway_pd_').removesuffix('_total')} {which}"] = int(value)
         return found
 
+    def pulled(self):
+        """Prompt tokens that the decoder's engine says it got from elsewhere since it started."""
+        page = ask(self.d.port, "GET", "/metrics", timeout=60).body.decode()
+        return int(sum(parse_metrics(page, "vllm:external_prefix_cache_hits_total").values()))
+
     def transferred(self):
         return self.counts()["decodes transferred"]
 
@@ -492,7 +497,7 @@ class Lab:
             time.sleep(5)
 
 
-WANTED = {  # kinds of counts that a scene must bring, by the way of the KV where they differ
+WANTED = {  # counts that a scene must bring; HELD: that of a decoder which stands still, as the way has it
     "plain": ("decodes transferred", "plans whole"),
     "seconds": ("plans here",),
     "leave": ("prefills cancelled", "decodes left"),
@@ -500,8 +505,8 @@ WANTED = {  # kinds of counts that a scene must bring, by the way of the KV wher
     "kill-p": ("prefills lost", "decodes fallback"),
     "restart-p": ("decodes transferred",),
     "kill-d": ("decodes repeated",),
-    "hold-d": ("decodes expired",),
-    "stop-d": ("decodes expired",),
+    "hold-d": ("decodes HELD",),
+    "stop-d": ("decodes HELD",),
     "hold-p": ("decodes fallback",),
 }
 SCENES = ("control", *WANTED)
@@ -509,7 +514,7 @@ SCENES = ("control", *WANTED)
 
 def run(lab, name):
     """True: all went well."""
-    tally, before, began = Tally(), lab.counts(), time.monotonic()
+    tally, before, began, had, starts = Tally(), lab.counts(), time.monotonic(), lab.pulled(), lab.d.starts
     restarts = name == "seconds"
     getattr(lab, name.replace("-", "_"))(tally)
     with contextlib.suppress(AssertionError):
@@ -518,10 +523,13 @@ def run(lab, name):
     if not restarts:
         counts.subtract(before)
     counts = {key: value for key, value in sorted(counts.items()) if value}
-    missing = [key for key in WANTED.get(name, ()) if not counts.get(key)]
+    pulled = lab.pulled() - (had if lab.d.starts == starts else 0)
+    wanted = [key.replace("HELD", lab.way.held) for key in WANTED.get(name, ())]
+    missing = [key for key in wanted if not counts.get(key)]
+    missing += ["tokens from elsewhere"] if name == "plain" and not pulled else []
     print(f"{lab.way.name} {name}: {tally.asked} asked, {len(tally.differ)} differ, {tally.split} split, "
           f"{len(tally.failed)} failed, {tally.cut} cut, {tally.left} left, {time.monotonic() - began:.0f} s")  # fmt: skip
-    print("    " + ", ".join(f"{key} {value}" for key, value in counts.items()))
+    print("    " + ", ".join(f"{key} {value}" for key, value in counts.items()), f"; the decoder got {pulled} tokens", sep="")
     for request, answer, right in (tally.differ + tally.failed)[:6]:
         print(f"    {request.number} {request.kind} stream {request.body.get('stream')}: {answer}\n      right: {right}")
     idle = lab.router.inflight()

@@ -16,9 +16,12 @@ DECODER_WAITS = ("hold-d", "stop-d")
 
 
 class Way:
-    """transfer: of kvway's configuration (`pd.transfer`). without: scenes that say nothing of it."""
+    """transfer: of kvway's configuration (`pd.transfer`). held: how kvway counts a decoder that stands still, which it
+    leaves in half of a lease, or, where both engines were asked at once, when it finds that. without: scenes that say
+    nothing of it."""
 
     name = transfer = "nixl"
+    held = "expired"
     without = ()
 
     def start(self, directory):
@@ -44,6 +47,7 @@ class Way:
 
 class Push(Way):
     name = transfer = "nixl-push"
+    held = "repeated"
     without = ("control",)
 
     def connector(self, role, lease):
@@ -54,6 +58,7 @@ class Mooncake(Way):
     """Needs the package mooncake-transfer-engine-non-cuda."""
 
     name = transfer = "mooncake"
+    held = "repeated"
     without = ("control",)
 
     def environment(self, port):

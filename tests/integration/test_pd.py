@@ -489,6 +489,24 @@ def scripted(workers, kvway, config=None, **params):
     return router, p, d, bodies
 
 
+def test_both_legs_of_a_body_of_many_blocks(workers, kvway):
+    router, p, _, bodies = scripted(workers, kvway)
+    reply, asked = p.script, []
+
+    def prefill(ex):
+        asked.append(json.loads(ex.read_body()))
+        reply(ex)
+
+    p.script = prefill
+    for i in range(3):
+        sent = body_for(CHAT, f"{i} {LONG}", metadata={"number": [f"{i} {n}" for n in range(40000)]})
+        assert router.ask("POST", CHAT, body=sent).status == 200
+        params = asked[i].pop("kv_transfer_params")
+        assert params["do_remote_decode"] and asked[i] == {**sent, "max_tokens": 1}
+        assert bodies[i] == {**sent, "kv_transfer_params": PARAMS}
+    router.wait_idle()
+
+
 @pytest.mark.parametrize("strategy", ["kvaware", "session", "roundrobin"])
 def test_what_is_past_half_of_its_lease_is_not_handed_over(workers, kvway, strategy):
     router, _, _, bodies = scripted(workers, kvway, {"routing.strategy": strategy}, remote_blocks_expiry_time=time.time() + 0.5)
