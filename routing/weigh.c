@@ -386,7 +386,7 @@ struct step {
  *
  *	omega * min(p_w, max(0, Q_w + p_w - Q_max of the others)) * n of the other ranks
  *
- * The worker's own term stays in full: without it a prefill next to a busier rank would count as
+ * The worker's own term stays in full: without it a prefill on a less busy rank would count as
  * free, and prompts would go there that another rank has cached. One pass over the candidates for
  * each of the two sums.
  */

@@ -1,5 +1,6 @@
 """Prefill and decode on different workers: whatever happens to either, answers are what one worker's are."""
 
+import itertools
 import json
 import signal
 import threading
@@ -23,7 +24,7 @@ from rig.pd import (  # noqa: F401
     prefills,
     text_of,
 )
-from rig.wait import until
+from rig.wait import stays, until
 from rig.worker import answer
 
 
@@ -430,8 +431,10 @@ def test_it_is_shown(engines, parted):
     assert p.worker.url in why and "transfer" in why
 
 
-def test_a_decoder_that_recomputes_in_silence_is_noticed(workers, kvway):
-    """It does not understand the parameters, and its metrics show that nothing came from elsewhere."""
+@pytest.mark.parametrize("long", [True, False])
+def test_a_decoder_that_recomputes_in_silence_is_noticed(workers, kvway, long):
+    """It does not understand the parameters, and its metrics show that nothing came from elsewhere: as with prompts
+    that fill no block."""
     p, d = workers(2)
     params = {"do_remote_prefill": True, "remote_engine_id": "e", "remote_request_id": "r", "remote_host": "h"}
     reply = json.dumps({"kv_transfer_params": {**params, "remote_port": 1}}).encode()
@@ -441,11 +444,16 @@ def test_a_decoder_that_recomputes_in_silence_is_noticed(workers, kvway):
     router = kvway([p, d], {**ALWAYS, "workers": entries})
     known(router)
 
+    texts = (f"{i} {LONG}" if long else f"{i}" for i in itertools.count())
+
     def noticed():
-        assert router.ask("POST", CHAT, body=body_for(CHAT)).status == 200
+        assert router.ask("POST", CHAT, body=body_for(CHAT, next(texts))).status == 200
         return router.metric("kvway_pd_recomputed_total", worker=d.url) > 0
 
-    until(noticed, 20, "its metrics stand still")
+    if long:
+        until(noticed, 20, "its metrics stand still")
+    else:
+        stays(lambda: not noticed(), 2, "nothing to notice")
     assert decodes(router, "transferred") > 0
 
 
@@ -479,6 +487,24 @@ def scripted(workers, kvway, config=None, **params):
     router = kvway([p, d], {**ALWAYS, "workers": entries, **(config or {})})
     known(router)
     return router, p, d, bodies
+
+
+def test_both_legs_of_a_body_of_many_blocks(workers, kvway):
+    router, p, _, bodies = scripted(workers, kvway)
+    reply, asked = p.script, []
+
+    def prefill(ex):
+        asked.append(json.loads(ex.read_body()))
+        reply(ex)
+
+    p.script = prefill
+    for i in range(3):
+        sent = body_for(CHAT, f"{i} {LONG}", metadata={"number": [f"{i} {n}" for n in range(40000)]})
+        assert router.ask("POST", CHAT, body=sent).status == 200
+        params = asked[i].pop("kv_transfer_params")
+        assert params["do_remote_decode"] and asked[i] == {**sent, "max_tokens": 1}
+        assert bodies[i] == {**sent, "kv_transfer_params": PARAMS}
+    router.wait_idle()
 
 
 @pytest.mark.parametrize("strategy", ["kvaware", "session", "roundrobin"])

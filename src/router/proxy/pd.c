@@ -23,6 +23,7 @@
 #define LEGS_MOST  3 /* of a request; then it is served whole */
 #define MARGIN_NS  (1 * KVW_NS_PER_S) /* clocks and networks, before a lease's end */
 #define SCRAPE_NS  (2 * KVW_NS_PER_S) /* by which a reading of metrics may be late */
+#define FULL_TOKENS 128 /* to be transferred; fewer may fill no block, and then hit nothing */
 #define EXPIRY_MOST_S 86400.0 /* a time further ahead is on another clock */
 
 struct kvw_pd_shared {
@@ -597,7 +598,9 @@ void kvw_pd_first_token(struct kvw_exchange *x)
 
 	kvw_timer_clear(&x->loop->timers, &pd->timer);
 	prove(x);
-	atomic_fetch_add_explicit(&x->attempt.worker->transfers, 1, memory_order_relaxed);
+	if (pd->tokens >= FULL_TOKENS)
+		atomic_fetch_add_explicit(
+			&x->attempt.worker->transfers, 1, memory_order_relaxed);
 	count_decode(x, KVW_PD_DECODE_TRANSFERRED);
 	pd->settled = true;
 	kvw_pd_drop_sent(x);

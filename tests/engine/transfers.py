@@ -1,0 +1,148 @@
+"""Ways by which the KV of a prompt gets from one real engine to another, for pd.py: connectors of vLLM, and what they
+share."""
+
+import json
+import subprocess
+import uuid
+
+from connected import LIBRARY, PACKAGE, of_size, through
+from rig.client import ask
+from rig.kvtierd import Kvtierd
+from rig.router import Process
+from rig.wait import until, unused_port
+from server import HERE, VENV
+
+DECODER_WAITS = ("hold-d", "stop-d")
+
+
+class Way:
+    """transfer: of kvway's configuration (`pd.transfer`). held: how kvway counts a decoder that stands still, which it
+    leaves in half of a lease, or, where both engines were asked at once, when it finds that. without: scenes that say
+    nothing of it."""
+
+    name = transfer = "nixl"
+    held = "expired"
+    without = ()
+
+    def start(self, directory):
+        """Starts what both engines share."""
+
+    def kill(self):
+        pass
+
+    def environment(self, port):
+        """Environment variables of an engine that offers its KV at the port."""
+        return {
+            "VLLM_HOST_IP": "127.0.0.1",
+            "VLLM_NIXL_SIDE_CHANNEL_HOST": "127.0.0.1", "VLLM_NIXL_SIDE_CHANNEL_PORT": str(port),
+        }  # fmt: skip
+
+    def connector(self, role, lease):
+        """`--kv-transfer-config` of an engine of the role, whose lease is so many seconds."""
+        return {
+            "kv_connector": "NixlConnector", "kv_role": "kv_producer" if role == "prefill" else "kv_consumer",
+            "kv_buffer_device": "cpu", "kv_connector_extra_config": {"kv_lease_duration": lease},
+        }  # fmt: skip
+
+
+class Push(Way):
+    name = transfer = "nixl-push"
+    held = "repeated"
+    without = ("control",)
+
+    def connector(self, role, lease):
+        return {**super().connector(role, lease), "kv_connector": "NixlPushConnector"}
+
+
+class Mooncake(Way):
+    """Needs the package mooncake-transfer-engine-non-cuda."""
+
+    name = transfer = "mooncake"
+    held = "repeated"
+    without = ("control",)
+
+    def environment(self, port):
+        return {**super().environment(port), "VLLM_MOONCAKE_BOOTSTRAP_PORT": str(port)}
+
+    def connector(self, role, lease):
+        more = {"kv_connector": "MooncakeConnector", "kv_connector_extra_config": {"mooncake_protocol": "tcp"}}
+        return {**super().connector(role, lease), **more}
+
+
+class P2P(Way):
+    """vLLM's OffloadingConnector, with copies by the CPU (tiering_on_cpu.py)."""
+
+    name = transfer = "p2p"
+    without = ("control",)
+
+    def environment(self, port):
+        told = {"PYTHONPATH": str(HERE), "VLLM_P2P_SIDE_CHANNEL_HOST": "127.0.0.1", "VLLM_P2P_SIDE_CHANNEL_PORT": str(port)}
+        return {**super().environment(port), **told}
+
+    def connector(self, role, lease):
+        return {"kv_connector": "OffloadingConnector", "kv_role": "kv_both", "kv_connector_extra_config": {
+            "spec_name": "CPUTieringSpec", "spec_module_path": "tiering_on_cpu", "cpu_bytes_to_use": 64 << 20,
+            "secondary_tiers": [{"type": "p2p", "unbound_store_timeout_s": lease}],
+        }}  # fmt: skip
+
+
+class Kvtier(Way):
+    """kvtier in both engines, with one kvtierd."""
+
+    name, transfer = "kvtier", "shared"
+    without = ("control", *DECODER_WAITS)
+    daemon = None
+
+    def start(self, directory):
+        self.daemon = Kvtierd(directory, {"segment.size": "256MiB"})
+        self.daemon.wait_up()
+
+    def kill(self):
+        if self.daemon is not None:
+            self.daemon.kill()
+            self.daemon.remove()
+
+    def environment(self, port):
+        return {**super().environment(port), "PYTHONPATH": f"{PACKAGE}:{HERE}", "KVTIER_LIBRARY": str(LIBRARY)}
+
+    def connector(self, role, lease):
+        cache = of_size(16, l2=through(self.daemon))
+        return {
+            "kv_connector": "KVTierConnector", "kv_connector_module_path": "kvtier.vllm", "kv_role": "kv_both",
+            "kv_connector_extra_config": {"chunk_size": 64, "fetch_when_slower": True, "cache": cache},
+        }  # fmt: skip
+
+
+class LMCache(Way):
+    """`lmcache server`, LMCache's multi-process mode."""
+
+    name, transfer = "lmcache", "shared"
+    without = ("control", *DECODER_WAITS)
+    server = None
+
+    def start(self, directory):
+        self.port, http = unused_port(), unused_port()
+        self.server = Process([
+            f"{VENV}/bin/lmcache", "server", "--host", "127.0.0.1", "--port", self.port, "--http-host", "127.0.0.1",
+            "--http-port", http, "--l1-size-gb", "1", "--chunk-size", "64", "--eviction-policy", "LRU",
+        ], directory / "lmcache.log", {"PYTHONHASHSEED": "0", "LMCACHE_TRACK_USAGE": "false"})  # fmt: skip
+        until(lambda: self._up(http), 120, "lmcache server")
+
+    def _up(self, http):
+        assert self.server.alive(), self.server.log()[-2000:]
+        try:
+            return ask(http, "GET", "/health").status < 500
+        except OSError:
+            return False
+
+    def kill(self):
+        if self.server is not None:
+            self.server.kill()
+
+    def connector(self, role, lease):
+        return {"kv_connector": "LMCacheMPConnector", "kv_role": "kv_both", "kv_connector_extra_config": {
+            "lmcache.mp.host": "tcp://127.0.0.1", "lmcache.mp.port": self.port,
+        }}  # fmt: skip
+
+
+WAYS = {way.name: way for way in (Way, Push, Mooncake, P2P, Kvtier, LMCache)}
