@@ -24,7 +24,7 @@ struct kvb_arrivals {
 	void *arg;
 	int64_t pause_ns; /* least time between two calls; 0: none */
 	int64_t next_offset_ns;
-	int64_t not_before_ns; /* the pause's end */
+	int64_t not_before_ns; /* clock at which the pause ends */
 };
 
 /* The caller sets when, arrive, arg and total. arrive is first called by the loop, not by this

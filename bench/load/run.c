@@ -32,7 +32,7 @@ struct call {
 	struct kvb_http *server;               /* server that got it the last time */
 	/* timer at which its client leaves; owned; NULL: never */
 	struct event *patience;
-	int64_t contents;                      /* content events */
+	int64_t contents;                      /* number of content events */
 	int status;
 	int64_t retry_after_s; /* time from Retry-After of its answer; < 0: it had none */
 	int64_t retries;       /* how often it was sent again */

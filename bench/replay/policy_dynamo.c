@@ -25,7 +25,7 @@ struct dynamo {
 	const struct kvb_fleet *fleet;
 	uint64_t random;
 	double prefill_scale;
-	struct used *slots; /* open addressing, linear */
+	struct used *slots; /* a table with open addressing and linear probing */
 	size_t mask, filled;
 	double *active; /* number of distinct blocks in use, by worker */
 };

@@ -31,7 +31,8 @@ struct kvb_link;
 
 struct kvb_fragments_options {
 	bool on;
-	const char *separator;                /* borrowed; "": cut at messages alone */
+	/* text at which prompts are cut, borrowed; "": they are cut at messages alone */
+	const char *separator;
 	uint32_t min_tokens;                  /* shorter segments are computed */
 	uint32_t memory_tokens, disk_tokens;  /* tokens for which there is room; disk 0: no disk */
 	double share;                         /* share of tokens that is computed again, 0 to 1 */

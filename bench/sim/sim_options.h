@@ -45,7 +45,7 @@ struct kvb_options {
 	double keep_alive_s;
 	uint32_t default_tokens; /* length of a chat answer whose request sets no limit */
 	uint64_t seed;           /* seed of random ids */
-	uint32_t draft_tokens;   /* as in struct kvb_engine_config */
+	uint32_t draft_tokens;   /* drafted tokens per decoded one (sim_engine.h) */
 	uint32_t max_queued; /* most requests that run or wait; 0: no limit */
 	enum kvb_full_as full_as;
 	double draft_share, drift;

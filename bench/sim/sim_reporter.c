@@ -1,5 +1,5 @@
 /*
- * sim_reporter.c - from an engine's watch, and from what the tiers below say, to the two protocols.
+ * sim_reporter.c - reports what an engine's watch and the lower tiers see, by the two protocols.
  *
  * The tiers work while the engine does not: their events leave with a step's if there is one, else
  * by a timer.

@@ -21,6 +21,8 @@ esac
 # Modules are compiled, and pytest's assertions written, once for all builds; none of it goes into the source tree.
 unset PYTHONDONTWRITEBYTECODE
 export PYTHONPYCACHEPREFIX="$root/build-pycache"
+# pytest shows where Python crashed only while it runs tests; with this, a crash before or after them is shown, too.
+export PYTHONFAULTHANDLER=1
 logs=$(mktemp -d /tmp/kvw.XXXXXX)
 shown_build=$build
 case $build in "$root"/*) shown_build=${build#"$root/"} ;; esac

@@ -38,7 +38,8 @@ struct kvb_gpu_geometry {
 extern const struct kvb_gpu_geometry kvb_gpu_geometries[];
 extern const unsigned kvb_gpu_geometry_count;
 
-/* The layout of `bytes` of all layers at `base`; layers has KVB_LAYERS entries. */
+/* Describes a paged cache of `bytes` bytes, all layers together, at `base`; layers has
+ * KVB_LAYERS entries. */
 void kvb_gpu_layout(const struct kvb_gpu_geometry *geometry, char *base, uint64_t bytes,
 	void **layers, struct kvt_gpu_layout *out);
 /* Returns the blocks of a paged cache of so many bytes in random order. The caller frees them. */
