@@ -21,8 +21,13 @@ void kvw_print_clean(FILE *out, const char *text, size_t len)
 bool kvw_standard_out_whole(const char *program)
 {
 	errno = 0;
-	if (fflush(stdout) == 0 && ferror(stdout) == 0)
-		return true;
+	if (fflush(stdout) == 0) {
+		if (ferror(stdout) == 0)
+			return true;
+		/* An earlier write failed, and its errno is lost: another one fails alike. */
+		(void)fputc('\n', stdout);
+		(void)fflush(stdout);
+	}
 	fprintf(stderr, "%s: what was printed is not whole: %s\n", program,
 		errno != 0 ? strerror(errno) : "standard output cannot be written");
 	return false;
