@@ -210,7 +210,10 @@ unsigned kvw_trace_put_text(struct kvw_trace_way *way, struct kvw_slice text, si
 	for (size_t done = 0; done < len; done += 8) {
 		uint64_t piece = 0;
 
-		memcpy(&piece, text.data + done, len - done < 8 ? len - done : 8);
+		if (len - done >= 8) /* of a known size, so that no function is called */
+			memcpy(&piece, text.data + done, 8);
+		else
+			memcpy(&piece, text.data + done, len - done);
 		store(&way->words[WORD_TEXT + way->texts++], piece);
 	}
 	return len == 0 ? 0 : at | (unsigned)len << 8;
