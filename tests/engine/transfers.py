@@ -6,6 +6,7 @@ import subprocess
 import uuid
 
 from connected import LIBRARY, PACKAGE, of_size, through
+from differential import install
 from rig.client import ask
 from rig.kvtierd import Kvtierd
 from rig.router import Process
@@ -55,14 +56,19 @@ class Push(Way):
 
 
 class Mooncake(Way):
-    """Needs the package mooncake-transfer-engine-non-cuda."""
+    """Needs the package mooncake-transfer-engine-non-cuda, and mooncake_on_cpu.py."""
 
     name = transfer = "mooncake"
     held = "repeated"
     without = ("control",)
 
+    def start(self, directory):
+        self.folder = directory
+        install("mooncake_on_cpu", directory)
+
     def environment(self, port):
-        return {**super().environment(port), "VLLM_MOONCAKE_BOOTSTRAP_PORT": str(port)}
+        told = {"PYTHONPATH": f"{self.folder}:{HERE}", "VLLM_MOONCAKE_BOOTSTRAP_PORT": str(port)}
+        return {**super().environment(port), **told}
 
     def connector(self, role, lease):
         more = {"kv_connector": "MooncakeConnector", "kv_connector_extra_config": {"mooncake_protocol": "tcp"}}
@@ -142,6 +148,7 @@ class LMCache(Way):
     def connector(self, role, lease):
         return {"kv_connector": "LMCacheMPConnector", "kv_role": "kv_both", "kv_connector_extra_config": {
             "lmcache.mp.host": "tcp://127.0.0.1", "lmcache.mp.port": self.port,
+            "lmcache.mp.mp_transfer_mode": "lmcache_driven",
         }}  # fmt: skip
 
 
