@@ -128,19 +128,11 @@ static inline uint32_t pop(struct kvw_trace_ring *ring, struct queue *queue)
 	return index;
 }
 
-/* --- record.c --- */
-
-/* Returns how many bytes are free for texts. */
-size_t kvw_trace_text_room(const struct kvw_trace_way *way);
 /* Copies at most `most` bytes to the record's texts. Returns the text's word and length in the form
  * that notes have; 0: there is no room. */
 unsigned kvw_trace_put_text(struct kvw_trace_way *way, struct kvw_slice text, size_t most);
 /* Makes texts that were put visible to readers. */
-static inline void kvw_trace_publish(struct kvw_trace_way *way)
-{
-	store(&way->words[WORD_STATE],
-		way->notes | (uint64_t)way->texts << 8 | (uint64_t)way->skipped << 16);
-}
+void kvw_trace_publish(struct kvw_trace_way *way);
 /* Gives the record of an ended request back to the loop. */
 void kvw_trace_give_back(struct kvw_trace_ring *ring, uint32_t index);
 
