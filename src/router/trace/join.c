@@ -206,23 +206,6 @@ void kvw_trace_reclaim(struct kvw_trace_ring *ring)
 				memory_order_relaxed));
 }
 
-bool kvw_trace_take(const struct kvw_trace *trace, size_t loop, struct kvw_trace_story *out)
-{
-	struct kvw_trace_ring *ring = trace->rings[loop];
-	struct outbox *outbox = &ring->outbox;
-	uint64_t taken = atomic_load_explicit(&outbox->taken, memory_order_relaxed);
-	uint32_t index;
-	bool read;
-
-	if (taken == atomic_load_explicit(&outbox->put, memory_order_acquire))
-		return false;
-	index = atomic_load_explicit(&outbox->indices[taken % outbox->most], memory_order_relaxed);
-	read = kvw_trace_read(trace, loop, index, out);
-	assert(read); /* no thread writes a record of the outbox */
-	atomic_store_explicit(&outbox->taken, taken + 1, memory_order_release);
-	return read;
-}
-
 uint64_t kvw_trace_dropped(const struct kvw_trace *trace, enum kvw_trace_drop why)
 {
 	uint64_t sum = 0;

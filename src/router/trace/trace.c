@@ -38,7 +38,6 @@
 #define KNOWLEDGE_MOST 48  /* the longest name of enum kvw_knowledge is shorter */
 #define PREFETCH_BYTES 384 /* bytes that the head and the notes of a usual request take */
 #define PREFETCH_TEXT  128 /* bytes that its texts take: id, model, step */
-#define QUICK_NS       (100 * KVW_NS_PER_MS)
 #define QUICK_LEAST    64
 #define QUICK_SHARE    16 /* quick_most is at least all records divided by this */
 
@@ -126,12 +125,6 @@ struct kvw_trace_ring *kvw_trace_ring(struct kvw_trace *trace, size_t loop)
 
 /* --- writing --- */
 
-void kvw_trace_publish(struct kvw_trace_way *way)
-{
-	store(&way->words[WORD_STATE],
-		way->notes | (uint64_t)way->texts << 8 | (uint64_t)way->skipped << 16);
-}
-
 /* Returns the queue from which the next request takes its record. */
 static struct queue *source_of(struct kvw_trace_ring *ring)
 {
@@ -194,31 +187,6 @@ struct kvw_trace_way *kvw_trace_begin(
 	return way;
 }
 
-/* Free bytes for texts. */
-static size_t text_room(const struct kvw_trace_way *way)
-{
-	return KVW_TRACE_TEXT - 8 * (size_t)way->texts;
-}
-
-unsigned kvw_trace_put_text(struct kvw_trace_way *way, struct kvw_slice text, size_t most)
-{
-	size_t room = text_room(way), len = text.len < most ? text.len : most;
-	unsigned at = way->texts;
-
-	if (len > room)
-		len = room;
-	for (size_t done = 0; done < len; done += 8) {
-		uint64_t piece = 0;
-
-		if (len - done >= 8) /* of a known size, so that no function is called */
-			memcpy(&piece, text.data + done, 8);
-		else
-			memcpy(&piece, text.data + done, len - done);
-		store(&way->words[WORD_TEXT + way->texts++], piece);
-	}
-	return len == 0 ? 0 : at | (unsigned)len << 8;
-}
-
 void kvw_trace_name(struct kvw_trace_way *way, struct kvw_slice id, enum kvw_api api)
 {
 	if (way == NULL)
@@ -269,7 +237,7 @@ void kvw_trace_put(struct kvw_trace_way *way, int64_t now_ns, enum kvw_trace_kin
 		way->attempt = way->calls;
 	}
 	if (way->notes >= room_of(kind) ||
-		(leaves_room(kind) && text.len > 0 && text_room(way) < TEXT_MOST)) {
+		(leaves_room(kind) && text.len > 0 && kvw_trace_room(way) < TEXT_MOST)) {
 		way->skipped += way->skipped < UINT16_MAX;
 		kvw_trace_publish(way);
 		return;
@@ -322,24 +290,6 @@ void kvw_trace_put_attempt_end(struct kvw_trace_way *way, int64_t now_ns)
 	if (way->asked)
 		kvw_trace_note(way, now_ns, KVW_TRACE_ATTEMPT_END, 0);
 	way->asked = false;
-}
-
-/* Returns the queue for the record of a request that has ended. */
-static struct queue *queue_of(struct kvw_trace_ring *ring, bool failed, int64_t total_ns)
-{
-	if (failed && ring->kept_most > 0)
-		return &ring->kept;
-	return total_ns < QUICK_NS ? &ring->quick : &ring->free;
-}
-
-void kvw_trace_give_back(struct kvw_trace_ring *ring, uint32_t index)
-{
-	const word *words = ring->ways[index].words;
-	bool failed = (load(&words[WORD_RESULT]) >> 24 & 1) != 0;
-
-	push(ring, queue_of(ring, failed, (int64_t)load(&words[WORD_TOTAL])), index);
-	if (ring->kept.count > ring->kept_most)
-		push(ring, &ring->free, pop(ring, &ring->kept));
 }
 
 void kvw_trace_put_end(
@@ -483,6 +433,23 @@ bool kvw_trace_read(
 		return false;
 	decode(words, out);
 	return true;
+}
+
+bool kvw_trace_take(const struct kvw_trace *trace, size_t loop, struct kvw_trace_story *out)
+{
+	struct kvw_trace_ring *ring = trace->rings[loop];
+	struct outbox *outbox = &ring->outbox;
+	uint64_t taken = atomic_load_explicit(&outbox->taken, memory_order_relaxed);
+	uint32_t index;
+	bool read;
+
+	if (taken == atomic_load_explicit(&outbox->put, memory_order_acquire))
+		return false;
+	index = atomic_load_explicit(&outbox->indices[taken % outbox->most], memory_order_relaxed);
+	read = kvw_trace_read(trace, loop, index, out);
+	assert(read); /* no thread writes a record of the outbox */
+	atomic_store_explicit(&outbox->taken, taken + 1, memory_order_release);
+	return read;
 }
 
 const char *kvw_trace_kind_name(enum kvw_trace_kind kind)

@@ -128,6 +128,10 @@ static inline uint32_t pop(struct kvw_trace_ring *ring, struct queue *queue)
 	return index;
 }
 
+/* --- put.c --- */
+
+/* Returns the free bytes for texts. */
+size_t kvw_trace_room(const struct kvw_trace_way *way);
 /* Copies at most `most` bytes to the record's texts. Returns the text's word and length in the form
  * that notes have; 0: there is no room. */
 unsigned kvw_trace_put_text(struct kvw_trace_way *way, struct kvw_slice text, size_t most);
