@@ -56,7 +56,7 @@ from transfers import WAYS  # noqa: E402
 MESSAGES, RESPONSES = "/v1/messages", "/v1/responses"
 CLIENTS = 6
 LEASE = 6  # seconds
-HOLD = 4 * LEASE  # a stopped engine is found after 15 s (upstream.stall)
+HOLD = 4 * LEASE  # a stopped engine is found after 15 s, an idle one after 30 s (upstream.stall)
 BLOCKS = {"reference": 1024, "prefill": 256, "decode": 512}  # of 32 tokens
 MAXLEN = 4096
 PATIENCE = 240  # seconds for an answer
@@ -507,7 +507,7 @@ WANTED = {  # counts that a scene must bring; HELD: that of a decoder which stan
     "kill-d": ("decodes repeated",),
     "hold-d": ("decodes HELD",),
     "stop-d": ("decodes HELD",),
-    "hold-p": ("decodes fallback",),
+    "hold-p": ("prefills ok",),
 }
 SCENES = ("control", *WANTED)
 
