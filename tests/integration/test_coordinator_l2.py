@@ -18,6 +18,8 @@ from rig.wait import Port, until, unused_port
 
 CHUNK = 16
 GIB = 1 << 30
+# Nodes send no heartbeats.
+PATIENT = {"kvaware.lmcache.l2_size": "10000", "kvaware.lmcache.heartbeat_timeout": "10m"}
 LONG_SECONDS = float(os.environ.get("KVW_L2_SECONDS", "0"))
 
 
@@ -243,7 +245,7 @@ def test_the_declared_capacity_of_a_shared_pool_is_its_cap(stage):
 
 def test_one_replica_evicts_and_the_other_one_says_where_servers_report(stage, kvway, redis):
     port = Port()
-    s = stage({"kvaware.lmcache.l2_size": "10000", "replicas.redis": redis.url})
+    s = stage({**PATIENT, "replicas.redis": redis.url})
     second = f"127.0.0.1:{port.number}"
     other = kvway(s.workers, {**s.config, "kvaware.lmcache.coordinator": second})
     node = s.node()
@@ -270,7 +272,7 @@ def test_one_replica_evicts_and_the_other_one_says_where_servers_report(stage, k
 
 def test_a_process_that_was_killed_is_no_other_replica(stage, redis):
     """The next process waits for the duty of the one before, and the log has no mistake of the operator's."""
-    s = stage({"kvaware.lmcache.l2_size": "10000", "replicas.redis": redis.url})
+    s = stage({**PATIENT, "replicas.redis": redis.url})
     node = s.node()
     with redis.connect() as client:
         until(lambda: client.cmd("KEYS", "*:coordinator"), 10, "the duty")
