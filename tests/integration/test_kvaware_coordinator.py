@@ -258,6 +258,16 @@ def test_entries_of_unknown_hashes_without_tokens_are_said_once_and_routed_by_te
     assert "lmcache_driven" in told["wrong"]
 
 
+def test_an_entry_without_tokens_among_others_leaves_its_worker_known(stage):
+    """A chunk that comes back from L2, stored before kvway began: its hash is of another algorithm than kvway's."""
+    s = stage(1)
+    server = s.server()
+    server.store(ids(1, 8 * CHUNK))
+    wait_coverage(s.router, s.workers, "lmcache")
+    server.store(ids(2, CHUNK), known=False)
+    knows(s.router, s.workers, "exact/all")
+
+
 def recorded_prompts():
     """The prompts that a stock server stored: their tokens, and the entries as recorded."""
     for line in RECORD.read_text().splitlines():

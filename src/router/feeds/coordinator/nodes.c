@@ -188,6 +188,14 @@ static void write_all(
 
 /* --- what is known ---------------------------------------------------------------------------- */
 
+/* Returns whether most entries have no tokens, and no hash that kvway is known to compute. */
+static bool lacks_names(
+	const struct kvw_coordinator *coordinator, const struct kvw_cd_instance *instance)
+{
+	return !coordinator->hashes.known &&
+	       instance->unnamed + instance->hashed > instance->named - instance->hashed;
+}
+
 /* Why the instance's reports do not suffice; "" if they do. Static. */
 static const char *what_is_wrong(
 	const struct kvw_coordinator *coordinator, const struct kvw_cd_instance *instance)
@@ -199,7 +207,7 @@ static const char *what_is_wrong(
 		return "its reports have neither token ids nor hashes of BLAKE3: set "
 		       "lmcache.mp.mp_transfer_mode of its engines to lmcache_driven (or the "
 		       "fleet has chunks of more than 4 sizes)";
-	if (instance->hashed > 0 && !coordinator->hashes.known)
+	if (lacks_names(coordinator, instance))
 		return "its reports have no token ids, and no hash was that of a prompt sent by "
 		       "kvway yet: kvaware.lmcache.chunk_size has to be its --chunk-size and its "
 		       "--hash-algorithm blake3, or set lmcache.mp.mp_transfer_mode of its "
@@ -233,7 +241,7 @@ static void complain(struct kvw_coordinator *coordinator, struct kvw_cd_instance
 			      kvw_feed_now(coordinator->feed) - instance->came_ns > UNMAPPED_NS;
 	bool without_tokens =
 		(instance->unnamed > UNNAMED_ENOUGH && instance->unnamed > instance->named) ||
-		(instance->hashed > UNNAMED_ENOUGH && !coordinator->hashes.known &&
+		(instance->hashed > UNNAMED_ENOUGH && lacks_names(coordinator, instance) &&
 			coordinator->hashes.count >= PROMPTS_ENOUGH);
 
 	if ((!without_worker && !without_tokens) || (node != NULL && node->complained))
