@@ -382,7 +382,7 @@ struct step {
 /*
  * Ranks in lockstep end each step together. A prefill that fits into the time of a busier rank is
  * done in steps that are as long without it and delays no answer of the other ranks; what goes
- * beyond that makes the steps of all ranks longer, and costs, too, omega * p_w * n_w
+ * beyond that makes the steps of all ranks longer, and costs, in addition to omega * p_w * n_w,
  *
  *	omega * min(p_w, max(0, Q_w + p_w - Q_max of the others)) * n of the other ranks
  *

@@ -49,8 +49,7 @@ enum kvw_trace_kind {
 	KVW_TRACE_STEP,        /* a decision of a step; code: the verdict; text: the step's name */
 	KVW_TRACE_WAIT, /* a wait; text: its cause; number: longest time in ms, 0: not known */
 	/* a worker is asked; code: enum kvw_reason; number: tokens predicted in its cache; more:
-	 * kvw_trace_worker; text: what the decision knew (struct kvw_knowledge_text); text: if tokens are
-	                          predicted, the 8 bytes of a hash of that prefix */
+	 * kvw_trace_worker; text: read by kvw_trace_prefix and kvw_trace_knowledge */
 	KVW_TRACE_ATTEMPT,
 	KVW_TRACE_ATTEMPT_END, /* and no longer */
 	KVW_TRACE_FAILED,      /* the worker failed; code: enum kvw_retry; text: the cause */
