@@ -41,7 +41,7 @@ static void done(struct kvw_redis_command *command)
 	if (command->status == KVW_OK && command->reply == KVW_REDIS_ARRAY &&
 		command->element_count == 1 && found->data != NULL) {
 		bool elsewhere = found->len > 0 && strcmp(found->data, round->origin) != 0;
-		bool before = kvw_duty_elsewhere(round->duty, kvw_clock_ns());
+		bool before = kvw_clock_ns() < atomic_load(&round->duty->elsewhere_ns);
 
 		atomic_store(&round->duty->elsewhere_ns,
 			elsewhere ? kvw_clock_ns() + KVW_DUTY_LIFE_NS : 0);
