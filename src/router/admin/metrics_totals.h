@@ -1,7 +1,7 @@
 /*
  * metrics_totals.h - sums over all workers, models and routes, for src/router/status: what /metrics
- * shows by labels, as one number each. Workers that have left are counted, too: a sum that fell with
- * them would hide for minutes what the others do.
+ * shows by labels, as one number each. Workers that have left are counted, too: a sum that fell
+ * with them would hide for minutes what the others do.
  */
 #ifndef KVW_METRICS_TOTALS_H
 #define KVW_METRICS_TOTALS_H
