@@ -16,6 +16,7 @@
 
 #include "admin/access_log.h"
 #include "admin/admin.h"
+#include "admin/metrics_totals.h"
 #include "app_parts.h"
 #include "auth/auth.h"
 #include "auth/jwt_gate.h"
@@ -116,6 +117,7 @@ static void forget_worker(void *arg, uint32_t worker)
 		kvw_tokens_forget(app->tokens, worker);
 	if (app->sources != NULL)
 		kvw_sources_forget(app->sources, worker);
+	kvw_metrics_totals_keep(app->metrics, worker);
 	kvw_metrics_forget(app->metrics, worker);
 	if (proxy != NULL)
 		kvw_proxy_forget_worker(proxy, worker);

@@ -2,6 +2,7 @@
 
 import json
 import os
+import pathlib
 import pty
 import random
 import re
@@ -135,7 +136,35 @@ def test_top_says_what_it_cannot_show(kvway, workers, tmp_path):
     assert other.returncode == 1 and "no kvway with /status" in other.stderr
 
 
+def test_top_prints_no_control_characters(workers):
+    evil = "a\x1b[2J\x9b2Jb\x07"
+    (worker,) = workers(1)
+    router = type("R", (), {"admin_port": int(worker.url.rsplit(":", 1)[1])})
+    document = {
+        "kvway": {"version": evil, "strategy": evil},
+        "problems": [{"severity": evil, "what": evil, "why": evil, "do": evil}],
+        "workers": [{"id": evil, "state": evil, "usable": True}],
+        "prefixes": {"items": [{"prefix": evil}]},
+    }
+    for code, body, returned in ((200, document, 0), (503, {"error": {"message": evil}}, 1)):
+        worker.script = lambda ex: ex.respond(code, body=body)  # noqa: B023
+        done = command(router, "top", "--once")
+        assert done.returncode == returned, done
+        assert "a?[2J?2Jb?" in done.stdout + done.stderr
+        assert not set(done.stdout + done.stderr) & set("\x1b\x9b\x07")
+
+
 # --- problems -----------------------------------------------------------------------------------
+
+
+def test_keys_that_problems_name_exist():
+    root = pathlib.Path(__file__).resolve().parents[2]
+    keys = set(re.findall(r'^KVW_(?:WORKER_)?(?:KEY|SECTION)\((?:\w+, )?"([^"]+)"', (root / "config/keys.def").read_text(), re.M))
+    found = set()
+    for path in (root / "src/router/status").glob("problems_*.c"):
+        text = " ".join(re.findall(r'"((?:[^"\\]|\\.)*)"', path.read_text()))
+        found |= set(re.findall(r"workers\[\]\.(\w+)", text)) | set(re.findall(r"(?<![\w/.\]])[a-z_]+(?:\.[a-z_0-9]+)+", text))
+    assert len(found) > 15 and found <= keys, found - keys
 
 
 def test_a_fleet_without_faults_has_no_problem(kvsim, kvway):
@@ -153,6 +182,17 @@ def test_a_wrong_model_name(kvsim, kvway):
     assert "`tiny-v2`" in problem["what"] and "Workers have: `tiny`." in problem["why"]
     assert "`models`" in problem["do"] and "`tiny-v2`" in top
     assert "The model `tiny-v2` does not exist." in explained and "workers have: tiny" in explained
+
+
+def test_a_model_that_came_later(workers, kvway):
+    (worker,) = workers(1)
+    worker.models = ("tiny",)
+    router = kvway([worker])
+    assert router.ask("POST", CHAT, body={**CHATS, "model": "late"}).status == 404
+    wait_problem(router, "unknown_model")
+    worker.models = ("tiny", "late")
+    until(lambda: router.ask("POST", CHAT, body={**CHATS, "model": "late"}).status == 200, 30, "the model")
+    until(lambda: all(p["code"] != "unknown_model" for p in status(router)["problems"]), 30, "no problem any more")
 
 
 def test_a_worker_asleep(kvsim, kvway):

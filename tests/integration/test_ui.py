@@ -5,6 +5,7 @@ import json
 import os
 import pathlib
 import re
+import signal
 import threading
 import time
 
@@ -150,6 +151,18 @@ def test_a_workers_death_is_seen(tab, tmp_path, kvway):
             sim.kill()
 
 
+def test_a_router_that_stands_still_is_not_called_live(tab, kvsim, kvway):
+    router = kvway(kvsim(1))
+    opened(tab, router)
+    until(lambda: tab.run("document.getElementById('live').textContent") == "live", 30, "live figures")
+    os.kill(router.pid, signal.SIGSTOP)
+    try:
+        until(lambda: tab.run("document.getElementById('live').className") == "off", 60, "it says so")
+    finally:
+        os.kill(router.pid, signal.SIGCONT)
+    until(lambda: tab.run("document.getElementById('live').textContent") == "live", 60, "live figures again")
+
+
 EVIL = [
     "<img src=x onerror=window.hit=1>",
     "</script><script>window.hit=2</script>",
@@ -236,7 +249,7 @@ def test_only_the_key_shows_and_only_it_acts(tab, kvsim, kvway, tmp_path):
     until(lambda: tab.run("latest !== null && latest.workers.length") == 2, 30, "the workers")
     button = f"[...document.querySelectorAll('#worker-table button')].find((b) => b.getAttribute('aria-label') === 'Drain 127.0.0.1:{workers[0].port}')"
     until(lambda: tab.run(f"{button} !== undefined"), 30, "buttons")
-    tab.run(f"{button}.click()")
+    tab.run(f"{button}.focus(), {button}.click()")  # as a person does: the focus stays there
     assert tab.run(f"{button}.textContent") == "Sure?"  # nothing has happened yet
     headers = [("Authorization", f"Bearer {key}")]
     state = lambda: ask(router.admin_port, "GET", f"/workers/127.0.0.1:{workers[0].port}", headers).json()["state"]  # noqa: E731
@@ -244,6 +257,7 @@ def test_only_the_key_shows_and_only_it_acts(tab, kvsim, kvway, tmp_path):
     tab.run(f"{button}.click()")
     until(lambda: state() == "draining", 30, "the worker drains")
     until(lambda: tab.run("document.querySelector('[aria-label^=Undrain]') !== null"), 30, "the way back")
+    assert tab.run("document.activeElement.getAttribute('aria-label')") == f"Undrain 127.0.0.1:{workers[0].port}"
     tab.run("document.getElementById('reload').click()")
     until(lambda: "Reload: done" in tab.run("document.getElementById('done').textContent"), 30, "a reload")
     assert tab.run("localStorage.length + sessionStorage.length + document.cookie.length") == 0

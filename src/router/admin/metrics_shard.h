@@ -19,6 +19,7 @@
 
 #include "metrics/histogram.h"
 #include "admin/metrics.h"
+#include "admin/metrics_totals.h"
 #include "admin/open_metrics.h"
 #include "admission/scale.h"
 #include "fleet/fleet.h"
@@ -241,6 +242,8 @@ struct kvw_metrics {
 	struct kvw_scale_window *scale_windows[KVW_MODEL_SLOTS][KVW_ROLES];
 	const struct kvw_model *models[KVW_MODELS_NAMED]; /* models by index; NULL: not seen yet */
 	struct kvw_exemplar_table exemplars;
+	/* requests that workers served which have left, by enum kvw_total */
+	_Atomic uint64_t left[KVW_TOTAL_FATES];
 };
 
 /* Returns the label text of a status slot. */

@@ -1,4 +1,4 @@
-/* metrics_totals.c - adds up what /metrics shows by labels. */
+/* metrics_totals.c - adds up what /metrics shows by labels, and what workers that have left did. */
 #include "admin/metrics_totals.h"
 
 #include <stddef.h>
@@ -71,6 +71,16 @@ static void add_requests(
 	}
 }
 
+void kvw_metrics_totals_keep(struct kvw_metrics *metrics, uint32_t worker_id)
+{
+	uint64_t counts[KVW_TOTAL_COUNT] = {0};
+
+	for (size_t api = 0; api < KVW_API_COUNT; api++)
+		add_requests(metrics, (size_t)worker_id + 1, api, counts);
+	for (size_t i = 0; i < KVW_TOTAL_FATES; i++)
+		kvw_bump(&metrics->left[i], counts[i]);
+}
+
 static uint64_t counter(const struct kvw_metrics *metrics, enum kvw_counter from, int count)
 {
 	uint64_t sum = 0;
@@ -131,8 +141,10 @@ void kvw_metrics_totals(
 		.waiting = (uint64_t)kvw_metrics_gauge_sum(metrics, KVW_GAUGE_WAITING),
 		.exchanges = (uint64_t)kvw_metrics_gauge_sum(metrics, KVW_GAUGE_EXCHANGES),
 	};
+	for (size_t i = 0; i < KVW_TOTAL_FATES; i++)
+		out->counts[i] = kvw_counted(&metrics->left[i]);
 	for (size_t slot = 0; slot < kvw_metrics_slots(metrics); slot++)
-		for (size_t api = 0; kvw_metrics_shown(metrics, slot) && api < KVW_API_COUNT; api++)
+		for (size_t api = 0; api < KVW_API_COUNT; api++)
 			if (slot != 0 || api != KVW_API_OTHER)
 				add_requests(metrics, slot, api, out->counts);
 	add_counters(metrics, out->counts);

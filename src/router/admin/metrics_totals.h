@@ -1,6 +1,7 @@
 /*
  * metrics_totals.h - sums over all workers, models and routes, for src/router/status: what /metrics
- * shows by labels, as one number each.
+ * shows by labels, as one number each. Workers that have left are counted, too: a sum that fell
+ * with them would hide for minutes what the others do.
  */
 #ifndef KVW_METRICS_TOTALS_H
 #define KVW_METRICS_TOTALS_H
@@ -8,7 +9,7 @@
 #include "admin/metrics.h"
 #include "metrics/histogram.h"
 
-/* Which sum. Counters since the start; those of a worker that leaves go with it. */
+/* Which sum. Counters since the start, those of workers that have left included. */
 enum kvw_total {
 	/* kvway_requests_total without kvway's own pages, by how the requests ended */
 	KVW_TOTAL_OK,
@@ -43,6 +44,9 @@ enum kvw_total {
 	KVW_TOTAL_COUNT
 };
 
+/* The first of them: how requests ended. */
+#define KVW_TOTAL_FATES (KVW_TOTAL_LEFT + 1)
+
 struct kvw_metrics_totals {
 	uint64_t counts[KVW_TOTAL_COUNT];
 	struct kvw_histogram_sum first_token; /* over all routes */
@@ -51,6 +55,8 @@ struct kvw_metrics_totals {
 	double oldest_s; /* how long the oldest of those that wait has waited */
 };
 
+/* Keeps the requests of a worker that leaves, before kvw_metrics_forget. Control thread. */
+void kvw_metrics_totals_keep(struct kvw_metrics *metrics, uint32_t worker_id);
 /* Fills *out. Any thread. */
 void kvw_metrics_totals(
 	const struct kvw_metrics *metrics, int64_t now_ns, struct kvw_metrics_totals *out);

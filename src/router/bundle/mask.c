@@ -108,16 +108,19 @@ static void take(struct scan *scan, size_t len)
 	scan->at += len;
 }
 
-/* Masks a known secret that stands here. */
+/* Masks the longest known secret that stands here. */
 static bool mask_known(struct scan *scan)
 {
+	size_t longest = 0;
+
 	for (size_t i = 0; i < scan->mask->count; i++)
-		if (begins(scan, scan->mask->secrets[i])) {
-			kvw_page_string(&scan->out, KVW_MASKED);
-			scan->at += strlen(scan->mask->secrets[i]);
-			return true;
-		}
-	return false;
+		if (begins(scan, scan->mask->secrets[i]) &&
+			strlen(scan->mask->secrets[i]) > longest)
+			longest = strlen(scan->mask->secrets[i]);
+	if (longest > 0)
+		kvw_page_string(&scan->out, KVW_MASKED);
+	scan->at += longest;
+	return longest > 0;
 }
 
 /* Masks user and password of the URL that goes on behind `://`. A password may contain '/'. */
@@ -134,16 +137,17 @@ static void mask_user(struct scan *scan)
 	scan->at = user_end;
 }
 
-/* Masks a query (`?name=...`) that stands here, of a URL or of a request's target. */
+/* Masks a query (`?name=...`, `?flag&name=...`) that stands here, of a URL or of a request's
+ * target. */
 static bool mask_query(struct scan *scan)
 {
 	const char *c = scan->at + 1;
 
 	if (*scan->at != '?')
 		return false;
-	while (c < scan->end && (isalnum((unsigned char)*c) || strchr("-_.[]%", *c) != NULL))
+	while (c < scan->end && *c != '=' && *c != '?' && !is_end(*c))
 		c++;
-	if (c == scan->at + 1 || c >= scan->end || *c != '=')
+	if (c >= scan->end || *c != '=')
 		return false;
 	while (c < scan->end && !is_end(*c))
 		c++;

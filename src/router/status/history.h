@@ -31,7 +31,7 @@ void kvw_history_tick(
  * sample. */
 const struct kvw_history_sample *kvw_history_before(
 	const struct kvw_history *history, int64_t age_ns, int64_t now_ns);
-/* Returns by how much a sum has grown between two totals. It falls when a worker leaves: 0. */
+/* Returns by how much a sum has grown between two totals. 0: it has fallen. */
 uint64_t kvw_history_grown(const struct kvw_metrics_totals *from,
 	const struct kvw_metrics_totals *to, enum kvw_total total);
 /* Returns arrays of what each step brought, oldest first, and of the time since the newest sample

@@ -125,7 +125,7 @@ static void find_redis(struct kvw_problems *problems)
 		atomic_load(&limit_state->failed) > 0)
 		kvw_problem_add_take(problems, KVW_SEVERITY_WARNING, "redis_lost", NULL,
 			kvw_problem_text("This replica counts limits alone."),
-			kvw_problem_text("rates.redis does not answer."),
+			kvw_problem_text("rate_sharing.redis does not answer."),
 			kvw_problem_text("Start that Redis again, or look at the network to it; "
 					 "the log names the error."));
 	if (load_state != NULL && atomic_load(&load_state->degraded))

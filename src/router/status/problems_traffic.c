@@ -67,7 +67,7 @@ static const struct {
 		"requests were refused with 429 by a limit of their key, tenant or model.",
 		"They ask for more than that limit allows.",
 		"Nothing, if the limit is meant so; else raise it in the file of keys or in "
-		"rates."},
+		"rate_limits."},
 	{KVW_TOTAL_KEY, KVW_SEVERITY_NOTE, "refused_key",
 		"requests were refused because of their key.",
 		"It is missing, unknown or expired, or may not use the path or model: "
@@ -156,6 +156,18 @@ static void put_names(const struct kvw_fleet *fleet, char names[NAMES_ROOM])
 		(void)snprintf(names + used, NAMES_ROOM - used, " and %zu more", all - shown);
 }
 
+/* Returns whether some worker has a model of this name by now. */
+static bool is_there(const struct kvw_fleet *fleet, const struct kvw_seen_model *model)
+{
+	const struct kvw_fleet_view *view = atomic_load(&fleet->view);
+
+	for (size_t i = 0; view != NULL && i < view->model_count; i++)
+		if (kvw_slice_equal(kvw_slice_of(view->models[i].model->name),
+			    (struct kvw_slice){model->name, model->len}))
+			return true;
+	return false;
+}
+
 static void find_unknown_models(struct kvw_problems *problems)
 {
 	const struct kvw_problem_facts *facts = problems->facts;
@@ -165,7 +177,8 @@ static void find_unknown_models(struct kvw_problems *problems)
 	for (size_t i = 0; i < facts->seen->model_count; i++) {
 		const struct kvw_seen_model *model = &facts->seen->models[i];
 
-		if (facts->now_ns - model->asked_ns > KVW_SEEN_MODEL_NS)
+		if (facts->now_ns - model->asked_ns > KVW_SEEN_MODEL_NS ||
+			is_there(facts->admin->deps->fleet, model))
 			continue;
 		kvw_problem_add_take(problems, KVW_SEVERITY_WARNING, "unknown_model", NULL,
 			kvw_problem_text("Clients ask for the model `%.*s`, which no worker has; "

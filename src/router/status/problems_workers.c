@@ -53,7 +53,7 @@ static void add_down(struct kvw_problems *problems, const struct kvw_worker *wor
 		certificate ? kvw_problem_text(
 				      "Renew the worker's certificate if it has expired; "
 				      "upstream.tls.ca_file says which authorities kvway trusts, "
-				      "workers[].tls_name which name it must have.")
+				      "workers[].tls_server_name which name it must have.")
 			    : kvw_problem_text(
 				      "Start it again, or look at its log. kvway goes on asking "
 				      "and takes it back by itself."));

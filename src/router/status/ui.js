@@ -2,7 +2,7 @@
 // The page shows what GET /status answers. Every text goes into the page as text (textContent), never
 // as markup, since names of models, workers and causes of failures come from elsewhere.
 
-const POLL_MS = 1000, USAGE_MS = 10000, SURE_MS = 4000, MOST_ROWS = 100;
+const POLL_MS = 1000, ANSWER_MS = 10000, USAGE_MS = 10000, SURE_MS = 4000, MOST_ROWS = 100;
 const find = (id) => document.getElementById(id);
 let key = null; // in memory alone
 let paused = false, latest = null, busy = false;
@@ -50,7 +50,9 @@ function complain(error) {
 async function ask(path, method) {
 	const headers = method === "POST" ? { "Content-Type": "application/json", "X-Requested-With": "kvway" } : {};
 	if (key !== null) headers.Authorization = "Bearer " + key;
-	const answer = await fetch(path, { method: method || "GET", headers, cache: "no-store", credentials: "omit" }).catch(() => {
+	// A router that stands still must not leave old figures here as if they were of now.
+	const signal = method === "POST" ? undefined : AbortSignal.timeout(ANSWER_MS);
+	const answer = await fetch(path, { method: method || "GET", headers, signal, cache: "no-store", credentials: "omit" }).catch(() => {
 		throw "no answer";
 	});
 	if (answer.status === 401) openKey("This address needs a key" + (key === null ? "." : "; that one was not taken."));
@@ -258,16 +260,23 @@ function rows(table, list, empty, columns) {
 	draw(find(table).tBodies[0], ...(list.length > 0 ? list : [make("tr", {}, make("td", { colspan: columns, class: "hint" }, empty))]));
 }
 
+// What the button of a cell does; null: there is none.
+const labelOf = (cell) => cell.firstElementChild && cell.firstElementChild.getAttribute("aria-label");
+
 function showWorkers(s) {
 	const up = s.workers.filter((w) => w.usable).length;
 	find("worker-count").textContent = `${up} of ${s.workers.length} can be used`;
 	if (sure !== null || find("worker-table").contains(document.activeElement)) {
-		// A button that somebody is about to press stays: only states are renewed.
-		s.workers.forEach((w) => {
+		// A button that somebody is about to press stays, until it means something else: only figures are renewed.
+		s.workers.forEach((w, i) => {
 			const row = [...find("worker-table").tBodies[0].rows].find((r) => r.dataset.worker === w.url);
 			if (!row) return;
-			row.cells[1].textContent = w.leaves ? "leaves" : w.state;
-			row.cells[1].className = stateClass(w);
+			const cells = [...row.cells], fresh = [...workerRow(w, i).cells], last = cells.length - 1;
+			cells.slice(0, last).forEach((cell, n) => cell.replaceWith(fresh[n]));
+			if (sure !== null || labelOf(cells[last]) === labelOf(fresh[last])) return;
+			const focused = cells[last].contains(document.activeElement);
+			cells[last].replaceWith(fresh[last]);
+			if (focused && fresh[last].firstElementChild) fresh[last].firstElementChild.focus();
 		});
 		return;
 	}

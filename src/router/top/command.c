@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "admin_client.h"
+#include "base/standard_out.h"
 #include "cli.h"
 #include "top/options.h"
 #include "top/page.h"
@@ -82,9 +83,11 @@ static enum kvw_top_status show(struct run *run, const struct kvw_admin_reply *r
 		const char *message = json_string_value(
 			json_object_get(json_object_get(root, "error"), "message"));
 
-		fprintf(run->err, "kvway top: %s (status %ld)\n",
-			message != NULL ? message : "what answers is no kvway with /status",
-			reply->status);
+		if (message == NULL)
+			message = "what answers is no kvway with /status";
+		fputs("kvway top: ", run->err);
+		kvw_print_clean(run->err, message, strlen(message));
+		fprintf(run->err, " (status %ld)\n", reply->status);
 		status = KVW_TOP_FAILED;
 	} else if (run->options->router.json) {
 		fwrite(reply->body, 1, reply->len, run->out);

@@ -9,6 +9,7 @@
 #include "base/standard_out.h"
 
 #define WORKER_MOST 40 /* columns of a worker's name */
+#define TEXT_MOST   64 /* bytes of other names */
 #define LEAST_WIDTH 40 /* narrower, nothing is folded */
 #define LEVEL_WIDTH 9
 #define LEAD_WIDTH  14
@@ -24,6 +25,15 @@ static const char *text_of(const json_t *object, const char *key)
 	const char *text = json_string_value(json_object_get(object, key));
 
 	return text != NULL ? text : "";
+}
+
+/* Prints at most `most` bytes of a text from the network, in a column of this width. */
+static void put_text(FILE *out, const char *text, int width, int most)
+{
+	int len = (int)strnlen(text, (size_t)most);
+
+	kvw_print_clean(out, text, (size_t)len);
+	fprintf(out, "%*s", len < width ? width - len : 0, "");
 }
 
 static double number_of(const json_t *object, const char *key)
@@ -74,7 +84,7 @@ int kvw_top_print_problems(const json_t *problems, const struct kvw_top_look *lo
 		bool error = strcmp(severity, "error") == 0;
 
 		set_color(out, look, error ? RED : strcmp(severity, "note") == 0 ? PLAIN : AMBER);
-		fprintf(out, "%-*s", LEVEL_WIDTH, error ? "ERROR" : severity);
+		put_text(out, error ? "ERROR" : severity, LEVEL_WIDTH, LEVEL_WIDTH);
 		set_color(out, look, PLAIN);
 		lines += put_folded(out, text_of(problem, "what"), LEVEL_WIDTH, look);
 		fprintf(out, "%*s", LEAD_WIDTH, "why: ");
@@ -165,15 +175,15 @@ static void put_worker(
 	FILE *out, const json_t *worker, int name_width, const struct kvw_top_look *look)
 {
 	const char *name = text_of(worker, "id"), *state = text_of(worker, "state");
-	int len = (int)strlen(name), rank = rank_of(worker);
+	int rank = rank_of(worker);
 	const char *shown = rank == 1                           ? "slow"
 			    : strncmp(state, "ejected", 7) == 0 ? "ejected"
 								: state;
 
-	kvw_print_clean(out, name, (size_t)(len < name_width ? len : name_width));
-	fprintf(out, "%*s ", len < name_width ? name_width - len : 0, "");
+	put_text(out, name, name_width, name_width);
+	fputc(' ', out);
 	set_color(out, look, rank == 0 ? RED : rank == 1 ? AMBER : PLAIN);
-	fprintf(out, "%-14.14s", shown);
+	put_text(out, shown, 14, 14);
 	set_color(out, look, PLAIN);
 	put_number(out, worker, "prefilling", 4, 0, 1);
 	put_number(out, worker, "decoding", 4, 0, 1);
@@ -223,9 +233,10 @@ static void put_prefixes(FILE *out, const json_t *prefixes)
 	for (size_t i = 0; i < json_array_size(items) && i < 3; i++) {
 		const json_t *item = json_array_get(items, i);
 
-		fprintf(out, "%s %s (%.0f tokens): %.0f hits on %zu",
-			i == 0 ? "hottest prefixes:" : ";", text_of(item, "prefix"),
-			number_of(item, "tokens"), number_of(item, "hits"),
+		fputs(i == 0 ? "hottest prefixes: " : "; ", out);
+		put_text(out, text_of(item, "prefix"), 0, TEXT_MOST);
+		fprintf(out, " (%.0f tokens): %.0f hits on %zu", number_of(item, "tokens"),
+			number_of(item, "hits"),
 			json_array_size(json_object_get(item, "workers")));
 	}
 	if (json_array_size(items) > 0)
@@ -243,10 +254,12 @@ bool kvw_top_print(
 	if (!json_is_object(about) || !json_is_array(problems) || !json_is_array(workers))
 		return false;
 	set_color(out, look, BOLD);
-	fprintf(out, "kvway %s", text_of(about, "version"));
+	fputs("kvway ", out);
+	put_text(out, text_of(about, "version"), 0, TEXT_MOST);
 	set_color(out, look, PLAIN);
-	fprintf(out, " at %s  %s  up %.0f s  %zu problem%s%s\n", address,
-		text_of(about, "strategy"), number_of(about, "uptime_seconds"),
+	fprintf(out, " at %s  ", address);
+	put_text(out, text_of(about, "strategy"), 0, TEXT_MOST);
+	fprintf(out, "  up %.0f s  %zu problem%s%s\n", number_of(about, "uptime_seconds"),
 		json_array_size(problems), json_array_size(problems) == 1 ? "" : "s",
 		json_is_true(json_object_get(about, "draining")) ? "  draining" : "");
 	lines += kvw_top_print_problems(problems, look, out);

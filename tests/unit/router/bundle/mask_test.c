@@ -35,6 +35,8 @@ START_TEST(known_secrets_go_wherever_they_stand)
 	expect("a s3cret-key,xs3cret-keys", "a (secret),x(secret)s");
 	expect("{\"k\":\"with\\\"quote\"}", "{\"k\":\"(secret)\"}");
 	expect("on and on", "on and on");
+	ck_assert_int_eq(kvw_mask_add(&mask, "s3cret-key-of-another"), KVW_OK);
+	expect("s3cret-key-of-another s3cret-key", "(secret) (secret)");
 }
 END_TEST
 
@@ -51,6 +53,8 @@ START_TEST(queries_go)
 {
 	expect("https://h/p?key=abc&x=1 rest", "https://h/p?(secret) rest");
 	expect("{\"path\":\"/v1/chat/completions?api_key=abc\"}", "{\"path\":\"/v1/chat/completions?(secret)\"}");
+	expect("https://h/p?debug&key=abc rest", "https://h/p?(secret) rest");
+	expect("/p?a:b+c=abc /p?=abc", "/p?(secret) /p?(secret)");
 	expect("Why? Since a=b.", "Why? Since a=b.");
 	expect("really?", "really?");
 }

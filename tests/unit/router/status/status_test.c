@@ -219,7 +219,32 @@ START_TEST(an_hour_of_samples)
 }
 END_TEST
 
-/* Half of a worker's counts go when it leaves: then nothing has grown. */
+/* What a worker did is counted after it has left, and when its slot has another one. */
+START_TEST(a_worker_that_leaves_takes_no_request_with_it)
+{
+	struct kvw_metrics *metrics;
+	struct kvw_metrics_totals totals;
+	struct fixture fixture;
+
+	fixture_init(&fixture, 1);
+	ck_assert_int_eq(kvw_metrics_create(1, fixture.fleet, &metrics), KVW_OK);
+	for (int i = 0; i < 3; i++) {
+		struct kvw_request_record record = fixture_record(&fixture);
+
+		kvw_metrics_record(kvw_metrics_shard(metrics, 0), &record);
+	}
+	atomic_store(&fixture.fleet->workers[0]->hidden, true);
+	kvw_metrics_totals(metrics, START, &totals);
+	ck_assert_uint_eq(totals.counts[KVW_TOTAL_OK], 3);
+	kvw_metrics_totals_keep(metrics, 0);
+	kvw_metrics_forget(metrics, 0);
+	kvw_metrics_totals(metrics, START, &totals);
+	ck_assert_uint_eq(totals.counts[KVW_TOTAL_OK], 3);
+	kvw_metrics_destroy(metrics);
+	fixture_finish(&fixture);
+}
+END_TEST
+
 START_TEST(a_sum_that_falls_has_not_grown)
 {
 	struct kvw_metrics_totals before = {.counts = {[KVW_TOTAL_OK] = 10}};
@@ -241,6 +266,7 @@ int main(void)
 	tcase_add_test(tcase, unknown_models_are_remembered_within_bounds);
 	tcase_add_test(tcase, without_traces_nothing_is_seen);
 	tcase_add_test(tcase, an_hour_of_samples);
+	tcase_add_test(tcase, a_worker_that_leaves_takes_no_request_with_it);
 	tcase_add_test(tcase, a_sum_that_falls_has_not_grown);
 	return run_tcase("status", tcase);
 }
