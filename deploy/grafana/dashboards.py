@@ -138,6 +138,13 @@ def total(metric, *matchers, by="", at=HERE_ONLY):
     return f"sum{f' by ({by})' if by else ''} ({rate(metric, *matchers, at=at)})"
 
 
+def named(expr, *labels):
+    """With "none" where one of these labels is empty, which Prometheus takes for absent."""
+    for label in labels:
+        expr = f'label_replace({expr}, "{label}", "none", "{label}", "")'
+    return expr
+
+
 def now(metric, *matchers, by=""):
     """A gauge, summed up."""
     return f"sum{f' by ({by})' if by else ''} ({metric}{{{', '.join((HERE_ONLY, *matchers))}}})"
@@ -282,6 +289,15 @@ ROUTER = [
             (total("kvway_stale_retries_total"), "stale connections"), (total("kvway_retries_refused_total"), "beyond the budget")),
         panel("Bad answers by worker", "reqps", (total("kvway_worker_bad_answers_total", WORKER, by="worker"), BY_WORKER)),
         panel("Clients gone", "reqps", (total("kvway_client_gone_total"), "gone"), (total("kvway_internal_errors_total"), "bugs of kvway")),
+    ]),
+    ("Usage", [
+        panel("Tokens by key", "short", (
+            named(total("kvway_usage_tokens_total", by="key, kind"), "key"), "{{key}} {{kind}}"),
+            text="cached is a part of prompt. Keys without a series of their own are other."),
+        panel("Requests by key", "reqps", (
+            named(total("kvway_usage_requests_total", by="key, result"), "key"), "{{key}} {{result}}")),
+        panel("Tokens by tenant and model", "short", (
+            named(total("kvway_usage_tokens_total", 'kind!="cached"', by="tenant, model"), "tenant", "model"), "{{tenant}} {{model}}")),
     ]),
     ("Prefill and decode on different workers", wanting("workers with a role", [
         panel("Plans", "reqps", (total("kvway_pd_plans_total", by="plan"), "{{plan}}"),

@@ -132,7 +132,7 @@ def test_a_secret_in_any_key_stays_here(tmp_path):
             assert not [text for text in texts if TOKEN in text], (key, value)
             shown += 1
             secret |= {key} if kind == "SECRET" else set()
-    assert shown > 20 and secret == {"api_key", "rate_sharing.redis", "replicas.redis"}
+    assert shown > 20 and secret == {"api_key", "rate_sharing.redis", "replicas.redis", "tracing.headers"}
 
 
 @pytest.mark.parametrize("words, said", (

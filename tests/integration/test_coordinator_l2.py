@@ -256,16 +256,30 @@ def test_one_replica_evicts_and_the_other_one_says_where_servers_report(stage, k
     until(lambda: told() == ("degraded/missed", told()[1]) and "another replica" in told()[1], 10, "the reason")
     astray = LMCacheNode(second, "mp-astray", chunk=CHUNK, blake3=True, l2=s.l2)
     astray.register()
-    wait_log(other, "LMCache servers report to several replicas")
     astray.write(ids(46, 12 * CHUNK))
     until(lambda: other.metric("kvway_kvaware_coordinator", what="l2_shared_bytes") == 12000, 5, "the metric")
     node.write(ids(47, 10 * CHUNK))
     until(lambda: s.count("evicted") >= 2, 10, "the first replica to evict")
+    wait_log(other, "LMCache servers report to several replicas", seconds=40)
     assert other.metric("kvway_kvaware_coordinator_total", what="evictions") == 0
     s.kill()
     until(lambda: bodies(astray, "DELETE", "/cache/objects"), 20, "the second replica to evict")
     astray.close()
     port.close()
+
+
+def test_a_process_that_was_killed_is_no_other_replica(stage, redis):
+    """The next process waits for the duty of the one before, and the log has no mistake of the operator's."""
+    s = stage({"kvaware.lmcache.l2_size": "10000", "replicas.redis": redis.url})
+    node = s.node()
+    with redis.connect() as client:
+        until(lambda: client.cmd("KEYS", "*:coordinator"), 10, "the duty")
+    s.kill()
+    s.start()
+    node.register()
+    node.write(ids(49, 12 * CHUNK))
+    until(lambda: s.count("evictions") >= 1, 40, "the new process to evict")
+    assert "several replicas" not in s.router.log()
 
 
 def test_what_l2_held_before_is_listed_and_evicted(stage):

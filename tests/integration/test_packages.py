@@ -102,6 +102,9 @@ def test_bash_completes_verbs_values_and_files(manual, tmp_path):
         "state",
         "trace",
         "workers",
+        "bundle",
+        "top",
+        "usage",
     }
     assert completed(kvway, "kvway", "--strategy", "round") == ["roundrobin"]
     assert completed(kvway, "kvway", "--log-level", "w") == ["warn"]

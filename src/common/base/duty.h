@@ -14,6 +14,11 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/clock.h"
+
+/* A process that has died is taken to do the task so long. */
+#define KVW_DUTY_LIFE_NS (10 * KVW_NS_PER_S)
+
 /* Zeroed: not wanted, and no process has it. */
 struct kvw_duty {
 	_Atomic bool wanted;          /* this process has the task to do */

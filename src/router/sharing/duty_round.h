@@ -10,12 +10,9 @@
 #ifndef KVW_DUTY_ROUND_H
 #define KVW_DUTY_ROUND_H
 
-#include "base/clock.h"
 #include "base/duty.h"
 #include "config/config.h"
 #include "redis/redis.h"
-
-#define KVW_DUTY_LIFE_NS (10 * KVW_NS_PER_S)
 
 struct kvw_duty_round;
 

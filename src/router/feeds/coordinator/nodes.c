@@ -395,8 +395,26 @@ static void report_lack(struct kvw_coordinator *coordinator, uint32_t slot, cons
 		lack == lacks_elsewhere ? KVW_COVERAGE_BLIND : KVW_COVERAGE_NONE, 0, lack);
 }
 
-/* Announces to the other replicas whether servers report here; true: they report to another one. If
- * servers report to several, none knows all. */
+/* Says so once servers have reported to several replicas, of which none knows all then. A process
+ * that has ended, such as the one before this one, counts as another replica for a while. */
+static void note_divided(struct kvw_coordinator *coordinator, bool divided)
+{
+	int64_t now_ns = kvw_feed_now(coordinator->feed);
+
+	if (!divided) {
+		coordinator->divided_ns = 0;
+	} else if (coordinator->divided_ns == 0) {
+		coordinator->divided_ns = now_ns;
+	} else if (now_ns - coordinator->divided_ns > 2 * KVW_DUTY_LIFE_NS) {
+		coordinator->divided_ns = INT64_MAX; /* it is said */
+		kvw_warn("coordinator",
+			"LMCache servers report to several replicas of kvway: this one does not "
+			"evict from L2, and the other one does not know what these servers hold; "
+			"--coordinator-url has to lead to one replica");
+	}
+}
+
+/* Announces to the other replicas whether servers report here; true: they report to another one. */
 static bool reports_elsewhere(struct kvw_coordinator *coordinator)
 {
 	struct kvw_duty *duty = coordinator->deps->coordinating;
@@ -408,12 +426,7 @@ static bool reports_elsewhere(struct kvw_coordinator *coordinator)
 	TAILQ_FOREACH(at, &coordinator->cd->instances, entry)
 	here = here || at->registered;
 	atomic_store(&duty->wanted, here && coordinator->in_charge);
-	if (here && elsewhere && !coordinator->divided)
-		kvw_warn("coordinator",
-			"LMCache servers report to several replicas of kvway: this one does not "
-			"evict from L2, and the other one does not know what these servers hold; "
-			"--coordinator-url has to lead to one replica");
-	coordinator->divided = here && elsewhere;
+	note_divided(coordinator, here && elsewhere && coordinator->in_charge);
 	return elsewhere && !here;
 }
 

@@ -119,7 +119,7 @@ struct kvw_coordinator {
 	bool in_charge;       /* no other process is the coordinator, neither still nor already */
 	bool handed;          /* records of the process before us were read */
 	bool remap;           /* instances or workers have changed */
-	bool divided;         /* servers report here and to another replica; the log says so */
+	int64_t divided_ns;   /* since when servers report here and to another replica; 0: not */
 	uint32_t only_worker; /* kvw_coordinator_l1 writes to this one; UINT32_MAX: to all */
 	int64_t ticked_ns, complained_ns;
 	_Atomic int64_t timeout_ns;
