@@ -261,13 +261,13 @@ def test_or_does_not(pair, collector):
 
 
 def test_the_ratio_chooses_by_the_traces_id(pair, collector):
-    """The same trace is chosen by all programs that use the same ratio: by the last 56 bits of its id."""
+    """The same trace is chosen by kvway and by SDKs with the same ratio: by the last 64 bits of its id."""
     at = collector()
     _, router = pair(config=config(at, **{"tracing.ratio": 0.5, "tracing.follow_parent": False}))
     for name, first in (("in", "7"), ("out", "9")):
-        trace = f"{'a' * 18}{first}{'f' * 13}"
+        trace = f"{'a' * 16}{first}{'f' * 15}"
         assert ask(router, name, [("traceparent", f"00-{trace}-{PARENT}-01")]).status == 200
-    assert ask(router, "last", [("traceparent", f"00-{'a' * 18}{'0' * 14}-{PARENT}-01")]).status == 200
+    assert ask(router, "last", [("traceparent", f"00-{'a' * 16}{'0' * 16}-{PARENT}-01")]).status == 200
     at.tree("last")
     assert [s["kvway.request_id"] for s in at.requests()] == ["in", "last"]
 

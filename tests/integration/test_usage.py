@@ -117,6 +117,15 @@ def test_refused_and_failed_requests(kvsim, kvway, keys_file):
     assert [rows["key0", "tiny"][name] for name in SUMS] == [1, 0, 1, 0, 0, 0]
 
 
+def test_a_timeout_before_a_worker_is_asked_is_a_refusal(kvsim, kvway):
+    router = kvway(kvsim(1), {"timeouts.request": "200ms"})
+    with Client(router.port) as client:
+        client.sock.sendall(f"POST {CHAT} HTTP/1.1\r\nHost: h\r\nContent-Length: 9\r\n\r\n{{".encode())
+        assert client.read().status == 504
+    (row,) = has(router, 1)["entries"]
+    assert [row[name] for name in SUMS] == [1, 1, 0, 0, 0, 0]
+
+
 def test_a_key_sees_its_own_alone(kvsim, kvway, keys_file):
     router = kvway(kvsim(1), {"auth.keys_file": keys_file(2)})
     for name in ("key0", "key1", "key1"):

@@ -204,7 +204,9 @@ static enum kvw_err make_endpoint(const struct source *from, struct kvw_otel_set
 		if (url == NULL)
 			return KVW_OK;
 		if (!kvw_config_is_collector(url)) {
-			warn_of(name, url, "a URL such as http://otel-collector:4318");
+			/* A password may precede the `@`. */
+			warn_of(name, strchr(url, '@') == NULL ? url : "a URL with an @",
+				"a URL such as http://otel-collector:4318");
 			return KVW_OK;
 		}
 	}

@@ -101,10 +101,8 @@ void kvw_used_end(struct kvw_exchange *x, struct kvw_request_record *record)
 	record->estimated_prompt = tokens.prompt_estimated ? (uint32_t)tokens.prompt : 0;
 	record->estimated_completion =
 		tokens.completion_estimated ? (uint32_t)tokens.completion : 0;
-	if (!good && record->end == KVW_END_LOCAL && record->attempts == 0)
-		used.n[KVW_USED_REFUSED] = 1;
-	else if (!good && record->end != KVW_END_CLIENT_GONE)
-		used.n[KVW_USED_FAILED] = 1;
+	if (!good && record->end != KVW_END_CLIENT_GONE)
+		used.n[record->attempts == 0 ? KVW_USED_REFUSED : KVW_USED_FAILED] = 1;
 	used.n[KVW_USED_PROMPT] = tokens.prompt;
 	used.n[KVW_USED_CACHED] = tokens.prompt_estimated ? 0 : cached_tokens(record);
 	used.n[KVW_USED_COMPLETION] = tokens.completion;

@@ -18,6 +18,7 @@
 
 #define SEND_NS     KVW_NS_PER_S
 #define READ_NS     (5 * KVW_NS_PER_S)
+#define ALL_NS      (600 * KVW_NS_PER_S) /* how often all hours are read */
 #define REPLY_NS    (2 * KVW_NS_PER_S)
 #define LEAVE_NS    (2 * KVW_NS_PER_S)
 #define WARN_NS     (60 * KVW_NS_PER_S)
@@ -46,7 +47,8 @@ struct kvw_usage_round {
 	struct kvw_ledger *ledger;
 	char prefix[PREFIX_MOST + 1], id[24];
 	int64_t send_ns, read_ns; /* when it is time */
-	int64_t known_hour; /* hours before this one need not be read any more; 0: none was read */
+	int64_t all_ns;     /* when all hours are read again */
+	int64_t known_hour; /* hours before this one need not be read until then; 0: all must be */
 	int64_t read_hour;  /* the one that is read next; 0: the first of those that must be read */
 	int64_t warned_ns;   /* time of the last log line about a refusal; 0: there was none */
 	uint64_t number;     /* of the command that is sent next, or again */
@@ -118,19 +120,24 @@ static void submit(struct kvw_usage_round *round, struct kvw_redis *redis, uint3
 	kvw_redis_submit(redis, &round->command);
 }
 
-/* Logs that Redis refuses a command. */
+/* Logs that Redis refuses a command, or has more than can be read. */
 static void note_failure(struct kvw_usage_round *round)
 {
 	const struct kvw_redis_command *command = &round->command;
 	int64_t now_ns = kvw_clock_ns();
+	bool large = command->status == KVW_ELIMIT;
+	const char *why = "another reply than expected";
 
 	round->failed = true;
-	if (command->status != KVW_OK ||
+	if ((command->status != KVW_OK && !large) ||
 		(round->warned_ns != 0 && now_ns - round->warned_ns < WARN_NS))
 		return;
 	round->warned_ns = now_ns;
-	kvw_warn("sharing", "usage is not shared: redis refuses it why=\"%s\"",
-		command->reply == KVW_REDIS_ERROR ? command->text : "another reply than expected");
+	if (large)
+		why = "an hour has more than 12 MiB";
+	else if (command->reply == KVW_REDIS_ERROR)
+		why = command->text;
+	kvw_warn("sharing", "usage is not shared why=\"%s\"", why);
 }
 
 /* --- adding --- */
@@ -234,6 +241,8 @@ static void heard(struct kvw_redis_command *command)
 	if (command->status != KVW_OK || command->reply != KVW_REDIS_ARRAY ||
 		!kvw_usage_table_init(&table, 4 * (size_t)65536, false)) {
 		note_failure(round);
+		if (command->status == KVW_ELIMIT)
+			next_hour(round); /* the others can be read */
 	} else {
 		for (size_t i = 0; i + 1 < command->element_count; i += 2)
 			hear(&table, &command->found[i], &command->found[i + 1]);
@@ -246,7 +255,7 @@ static void heard(struct kvw_redis_command *command)
 	command->found = NULL;
 }
 
-static void read_hour(struct kvw_usage_round *round, struct kvw_redis *redis)
+static void read_hour(struct kvw_usage_round *round, struct kvw_redis *redis, int64_t now_ns)
 {
 	int64_t now = kvw_clock_wall_ns() / KVW_NS_PER_S / KVW_USAGE_HOUR_S,
 		oldest = now - (int64_t)kvw_ledger_hours(round->ledger) + 1;
@@ -254,6 +263,10 @@ static void read_hour(struct kvw_usage_round *round, struct kvw_redis *redis)
 	char name[NAME_ROOM];
 	size_t len;
 
+	if (round->read_hour == 0 && now_ns >= round->all_ns) {
+		round->known_hour = 0;
+		round->all_ns = now_ns + ALL_NS;
+	}
 	if (round->read_hour == 0)
 		round->read_hour = round->known_hour > oldest ? round->known_hour : oldest;
 	len = hour_name(round, round->read_hour, name);
@@ -272,7 +285,7 @@ int64_t kvw_usage_round_step(struct kvw_usage_round *round, struct kvw_redis *re
 	/* While a command is in doubt, its counts may be in Redis and in `own` at the same time. */
 	if (!round->open && is_empty(&round->table) && now_ns >= round->read_ns) {
 		round->read_ns = now_ns + READ_NS;
-		read_hour(round, redis);
+		read_hour(round, redis, now_ns);
 	}
 	if (round->open)
 		return now_ns + OPEN_NS;

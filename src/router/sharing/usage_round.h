@@ -2,8 +2,9 @@
  * usage_round.h - replicas add up in Redis what keys, tenants and models have used.
  *
  * An hour is a hash, `{PREFIX:usage}:HOUR`, with a field for each user. Every second a replica adds
- * what it has counted since, some users a command; every five seconds it reads the present hour, at
- * its start all hours that are kept, and for a while after an hour that hour again.
+ * what it has counted since, some users a command; every five seconds it reads the present hour,
+ * for a while after an hour that hour again, and at its start and every ten minutes all hours that
+ * are kept, since a replica that could not reach Redis adds to hours that have long ended.
  *
  * Each command has the replica's random id and a number, which Redis remembers: a command that is
  * executed twice, after a lost connection, adds once. While Redis cannot be reached each replica

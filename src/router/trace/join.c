@@ -25,7 +25,7 @@
 #include "base/clock.h"
 #include "base/random.h"
 
-#define ID_BITS 56 /* bits of a trace id that decide whether it is sampled */
+#define ID_BITS 56 /* bits that decide, the first of the id's last 64, which SDKs compare */
 
 enum kvw_err kvw_trace_outbox_init(struct kvw_trace_ring *ring,
 	const struct kvw_trace_sampling *sampling, size_t records, uint64_t seed)
@@ -50,7 +50,7 @@ bool kvw_trace_joins(const struct kvw_trace_ring *ring)
 static bool draws(
 	const struct kvw_trace_sampling *sampling, const struct kvw_trace_context *context)
 {
-	return (context->trace[1] & ((UINT64_C(1) << ID_BITS) - 1)) < sampling->below;
+	return context->trace[1] >> (64 - ID_BITS) < sampling->below;
 }
 
 void kvw_trace_join(struct kvw_trace_way *way, struct kvw_slice traceparent)

@@ -87,7 +87,7 @@ struct kvw_trace_words {
 struct kvw_trace_sampling {
 	bool on;        /* false: no request has one, and the rest does not count */
 	bool parent;    /* the client's traceparent says whether its request is sampled */
-	uint64_t below; /* else it is if the last 56 bits of its trace id are less */
+	uint64_t below; /* else it is if, of its trace id, the 56 bits after the first 64 are less */
 	int64_t slow_ns; /* a request that took as long is exported, too; 0: none for that */
 	bool failed;     /* so is one that failed, or was refused with 429 */
 	uint32_t tail_per_second; /* most requests of these two kinds, for each loop */

@@ -42,7 +42,7 @@ struct kvw_used {
 struct kvw_user {
 	struct kvw_slice key, tenant, model;
 };
-#define KVW_USER_NAME_MOST  64  /* bytes of the name of a key or a tenant */
+#define KVW_USER_NAME_MOST  68  /* bytes of the name of a key ("jwt:" and 64) or a tenant */
 #define KVW_USER_MODEL_MOST 128 /* bytes of the name of a model */
 #define KVW_USER_TEXT_MOST  (2 * KVW_USER_NAME_MOST + KVW_USER_MODEL_MOST)
 

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "otel/otlp.h"
 #include "otel/settings.h"
@@ -219,11 +220,35 @@ START_TEST(answers_of_collectors)
 }
 END_TEST
 
+START_TEST(a_password_in_a_url_is_not_logged)
+{
+	const char *const variables[] = {
+		"OTEL_EXPORTER_OTLP_ENDPOINT", "http://alice:hunter2@c:4318", NULL};
+	char text[4096] = "";
+	FILE *log = tmpfile();
+	int before = dup(STDERR_FILENO);
+	struct kvw_otel_settings settings;
+
+	ck_assert_ptr_nonnull(log);
+	ck_assert_int_ge(dup2(fileno(log), STDERR_FILENO), 0);
+	settings = make("", variables);
+	ck_assert_int_ge(dup2(before, STDERR_FILENO), 0);
+	close(before);
+	ck_assert_ptr_null(settings.endpoint);
+	rewind(log);
+	ck_assert_uint_gt(fread(text, 1, sizeof(text) - 1, log), 0);
+	fclose(log);
+	ck_assert_ptr_nonnull(strstr(text, "OTEL_EXPORTER_OTLP_ENDPOINT"));
+	ck_assert_ptr_null(strstr(text, "hunter2"));
+}
+END_TEST
+
 int main(void)
 {
 	TCase *tcase = tcase_create("settings");
 
 	tcase_add_test(tcase, nothing_is_exported_without_an_endpoint);
+	tcase_add_test(tcase, a_password_in_a_url_is_not_logged);
 	tcase_add_test(tcase, keys_alone);
 	tcase_add_test(tcase, endpoints_and_their_paths);
 	tcase_add_test(tcase, samplers);

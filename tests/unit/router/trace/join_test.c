@@ -81,6 +81,19 @@ START_TEST(the_ratio_is_a_share_of_new_traces)
 }
 END_TEST
 
+/* As the SDKs decide, whose TraceIdRatioBased compares the last 64 bits of the id with the share. */
+START_TEST(the_ratio_chooses_the_traces_that_sdks_choose)
+{
+	struct kvw_trace *trace = create(8, (struct kvw_trace_sampling){.below = ALL / 4});
+
+	one(trace, "00-4bf92f3577b34da63fce929d0e0e4736-00f067aa0ba902b7-00", MS, 200);
+	ck_assert_int_eq(next(trace), KVW_TRACE_EXPORT_SAMPLED);
+	one(trace, "00-4bf92f3577b34da640000000000e4736-00f067aa0ba902b7-00", MS, 200);
+	ck_assert_int_eq(next(trace), KVW_TRACE_EXPORT_NOT);
+	kvw_trace_destroy(trace);
+}
+END_TEST
+
 START_TEST(slow_and_failed_requests_are_kept_within_a_limit)
 {
 	struct kvw_trace *trace =
@@ -221,6 +234,7 @@ int main(void)
 	tcase_set_timeout(tcase, 60);
 	tcase_add_test(tcase, the_client_decides_or_the_ratio);
 	tcase_add_test(tcase, the_ratio_is_a_share_of_new_traces);
+	tcase_add_test(tcase, the_ratio_chooses_the_traces_that_sdks_choose);
 	tcase_add_test(tcase, slow_and_failed_requests_are_kept_within_a_limit);
 	tcase_add_test(tcase, workers_get_their_own_spans);
 	tcase_add_test(tcase, a_record_that_waits_is_not_used_again);

@@ -84,7 +84,7 @@ START_TEST(a_fixed_table_with_the_longest_names_allocates_nothing)
 		struct kvw_user who = {{key, sizeof(key) - 1}, {key, sizeof(key) - 1},
 			{model, sizeof(model)}};
 
-		(void)snprintf(key, sizeof(key), "%064d", i);
+		(void)snprintf(key, sizeof(key), "%068d", i);
 		(void)kvw_usage_table_add(&table, &who, &used);
 	}
 	ck_assert_uint_le(table.text_len, table.text_room);
@@ -118,6 +118,29 @@ START_TEST(tables_are_merged_whole_or_for_a_key)
 }
 END_TEST
 
+/* Those of tokens are "jwt:" and a claim of 64 bytes at most (auth/jwt.h). */
+START_TEST(the_longest_names_of_keys_are_told_apart)
+{
+	char names[2][69];
+	struct kvw_usage_table sum;
+
+	ck_assert(kvw_usage_table_init(&table, 3, false));
+	for (int i = 0; i < 2; i++) {
+		(void)snprintf(names[i], sizeof(names[i]), "jwt:%064d", i);
+		add(names[i], "m", 1);
+	}
+	ck_assert_uint_eq(table.count, 2);
+	for (int i = 0; i < 2; i++) {
+		const struct kvw_slice key = kvw_slice_of(names[i]);
+
+		ck_assert(kvw_usage_table_init(&sum, 3, false));
+		kvw_usage_table_merge(&sum, &table, &key);
+		ck_assert_uint_eq(sum.count, 1);
+		kvw_usage_table_finish(&sum);
+	}
+}
+END_TEST
+
 int main(void)
 {
 	TCase *tc = tcase_create("table");
@@ -127,5 +150,6 @@ int main(void)
 	tcase_add_loop_test(tc, a_full_table_counts_the_rest_as_other, 0, 2);
 	tcase_add_test(tc, a_fixed_table_with_the_longest_names_allocates_nothing);
 	tcase_add_test(tc, tables_are_merged_whole_or_for_a_key);
+	tcase_add_test(tc, the_longest_names_of_keys_are_told_apart);
 	return run_tcase("usage-table", tc);
 }
