@@ -16,6 +16,7 @@
 #define RATIO_ALL  (UINT64_C(1) << 56) /* trace.h: `below` for every request */
 #define PATH       "/v1/traces"
 #define VALUE_MOST 4096 /* most bytes of a variable */
+#define SERVICE_NAME_MOST 255
 
 /* Where values come from while settings are made. */
 struct source {
@@ -289,6 +290,12 @@ static enum kvw_err make_resource(const struct source *from, struct kvw_otel_set
 			name = out->resource[i].value;
 	if (strcmp(from->config->tracing_service_name, "kvway") == 0 && variable != NULL)
 		name = variable;
+	if (strlen(name) > SERVICE_NAME_MOST) {
+		kvw_warn("otel",
+			"the service's name does not count bytes=%zu expected=\"at most %d\"",
+			strlen(name), SERVICE_NAME_MOST);
+		name = "kvway";
+	}
 	return copy_text(name, &out->service_name);
 }
 

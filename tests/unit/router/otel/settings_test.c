@@ -156,6 +156,25 @@ START_TEST(other_variables)
 }
 END_TEST
 
+START_TEST(a_name_that_is_too_long_does_not_count)
+{
+	char name[300];
+	const char *const variables[] = {"OTEL_EXPORTER_OTLP_ENDPOINT", "http://c:1",
+		"OTEL_SERVICE_NAME", name, NULL};
+	struct kvw_otel_settings settings;
+
+	memset(name, 'x', sizeof(name));
+	name[256] = '\0';
+	settings = make("", variables);
+	ck_assert_str_eq(settings.service_name, "kvway");
+	kvw_otel_settings_finish(&settings);
+	name[255] = '\0';
+	settings = make("", variables);
+	ck_assert_str_eq(settings.service_name, name);
+	kvw_otel_settings_finish(&settings);
+}
+END_TEST
+
 START_TEST(switched_off)
 {
 	static const char *const disabled[] = {"OTEL_SDK_DISABLED", "TRUE", NULL};
@@ -253,6 +272,7 @@ int main(void)
 	tcase_add_test(tcase, endpoints_and_their_paths);
 	tcase_add_test(tcase, samplers);
 	tcase_add_test(tcase, other_variables);
+	tcase_add_test(tcase, a_name_that_is_too_long_does_not_count);
 	tcase_add_test(tcase, switched_off);
 	tcase_add_test(tcase, lists_with_mistakes);
 	tcase_add_test(tcase, answers_of_collectors);
