@@ -184,10 +184,14 @@ class Worker:
         self.listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         self.listener.bind((self.address, self.port))
         self.listener.listen(1024)
-        threading.Thread(target=self._accept, args=(self.listener,), daemon=True).start()
+        self.acceptor = threading.Thread(target=self._accept, args=(self.listener,), daemon=True)
+        self.acceptor.start()
 
     def stop(self):
-        """Refuses connections and cuts those that are open, as a killed process does."""
+        """Refuses connections and cuts those that are open, as a killed process does.
+
+        No thread begins after it: one that begins while Python itself ends crashes Python 3.11 (signal 11).
+        """
         listener, self.listener = self.listener, None
         if listener is None:
             return
@@ -195,6 +199,7 @@ class Worker:
             listener.shutdown(socket.SHUT_RDWR)
         except OSError:
             pass
+        self.acceptor.join()
         listener.close()
         self.cut()
 
