@@ -162,6 +162,7 @@ def test_sessions_stay_with_their_workers(kvsim, routers):
     second = routers(fleet, config)
     until(lambda: second.metric("kvway_workers", state="usable") == 5, 10, "probes")
     assert homes(second) == placed
+    second.wait_idle()  # a request is counted when it ends
     assert second.metric("kvway_decisions_total", reason="session") == 40
 
 
