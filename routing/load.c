@@ -119,10 +119,12 @@ void kvw_load_forget_room(struct kvw_load *load)
 	kvw_spin_unlock(&load->lock);
 }
 
-void kvw_load_refused(struct kvw_load *load, int64_t pause_ns, int64_t now_ns)
+void kvw_load_refused(struct kvw_load *load, uint32_t sent, int64_t pause_ns, int64_t now_ns)
 {
 	uint32_t inflight = kvw_load_inflight(load);
 
+	if (inflight < sent)
+		inflight = sent;
 	atomic_store_explicit(
 		&load->full_at, inflight > 0 ? inflight - 1 : 0, memory_order_relaxed);
 	atomic_store_explicit(&load->full_since_ns, now_ns + pause_ns, memory_order_relaxed);

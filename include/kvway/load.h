@@ -259,9 +259,11 @@ static inline uint32_t kvw_load_foreign_running(struct kvw_load *load)
 #define KVW_LOAD_GROW_NS   INT64_C(1000000000)
 #define KVW_LOAD_FORGET_NS INT64_C(60000000000) /* age at which a learned limit is dropped */
 
-/* Called when the engine has refused a request because it is full: the number of leases held now,
- * less the refused one, is taken for its limit. The engine asks for a pause of pause_ns. */
-void kvw_load_refused(struct kvw_load *load, int64_t pause_ns, int64_t now_ns);
+/* Called when the engine has refused a request because it is full: the number of leases held now or
+ * when the request was sent (`sent`, the refused one included), whichever is more, less the refused
+ * one, is taken for its limit. A refusal can arrive after the requests that filled the engine have
+ * ended; what is held then says nothing. The engine asks for a pause of pause_ns. */
+void kvw_load_refused(struct kvw_load *load, uint32_t sent, int64_t pause_ns, int64_t now_ns);
 
 /* Drops the learned limit, because the slot goes to another worker. */
 void kvw_load_forget_refusals(struct kvw_load *load);

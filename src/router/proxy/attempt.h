@@ -44,6 +44,7 @@ struct kvw_attempt {
 	struct kvw_worker *worker;
 	struct kvw_decision decision; /* why this worker */
 	struct kvw_lease lease;       /* the attempt's share of the worker's load */
+	uint32_t sent_inflight;       /* leases of the worker once this one was taken */
 	bool decided;                 /* decision and worker are set */
 	bool picked;                  /* the strategy is still owed done() for the decision */
 	bool decoding;                /* counted in the gauge of answers being generated */

@@ -70,7 +70,8 @@ void kvw_busy_note(struct kvw_exchange *x, int64_t pause_ns)
 	if (!kvw_exchange_computes(x))
 		return;
 	kvw_metrics_add(loop->metrics, KVW_COUNT_FULL_ANSWERS, 1);
-	kvw_load_refused(&x->attempt.worker->load, pause_ns, loop->now_ns);
+	kvw_load_refused(
+		&x->attempt.worker->load, x->attempt.sent_inflight, pause_ns, loop->now_ns);
 	if (!kvw_busy_broke_off(x) && atomic_load_explicit(&loop->fleet->refused_until_ns,
 					      memory_order_relaxed) < until_ns)
 		atomic_store_explicit(

@@ -310,7 +310,7 @@ static bool take_head(struct kvw_leg *leg, const char *data, size_t len)
 		return true;
 	leg->status = head->status;
 	if (kvw_busy_by_head(head, &pause_ns)) {
-		kvw_load_refused(&leg->worker->load, pause_ns, leg->loop->now_ns);
+		kvw_load_refused(&leg->worker->load, 0, pause_ns, leg->loop->now_ns);
 		finish(leg, KVW_PD_LEG_FULL);
 		return false;
 	}

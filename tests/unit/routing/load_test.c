@@ -192,7 +192,7 @@ START_TEST(a_refusal_teaches_a_limit_for_a_while)
 	kvw_lease_hold(&a, 1);
 	kvw_lease_take(&b, load, 0, 0);
 	kvw_lease_hold(&b, 1);
-	kvw_load_refused(load, 0, 10 * MS); /* b was too many */
+	kvw_load_refused(load, 0, 0, 10 * MS); /* b was too many */
 	kvw_lease_release(&b, 10 * MS);
 	ck_assert(kvw_load_is_full(load, 10 * MS) && kvw_load_will_have_room(load, 10 * MS));
 	ck_assert_int_eq(kvw_load_before_ns(load, 0, 10 * MS), KVW_LOAD_FULL_NS);
@@ -200,13 +200,16 @@ START_TEST(a_refusal_teaches_a_limit_for_a_while)
 	kvw_lease_release(&a, 20 * MS);
 	ck_assert(!kvw_load_is_full(load, 20 * MS));
 	/* One that refuses although it has nothing: it may be asked, but others come first, for as long as it says. */
-	kvw_load_refused(load, 5 * KVW_LOAD_GROW_NS, 20 * MS);
+	kvw_load_refused(load, 0, 5 * KVW_LOAD_GROW_NS, 20 * MS);
 	ck_assert(kvw_load_is_full(load, 20 * MS + 5 * KVW_LOAD_GROW_NS));
 	ck_assert(!kvw_load_will_have_room(load, 20 * MS));
 	ck_assert_int_eq(kvw_load_before_ns(load, 0, 20 * MS), 0);
 	ck_assert(!kvw_load_is_full(load, 20 * MS + 6 * KVW_LOAD_GROW_NS));
-	kvw_load_refused(load, 0, 20 * MS);
+	kvw_load_refused(load, 0, 0, 20 * MS);
 	kvw_load_forget_refusals(load);
+	ck_assert(!kvw_load_is_full(load, 20 * MS));
+	/* A refusal that arrives when the two that filled the engine have ended. */
+	kvw_load_refused(load, 3, 0, 20 * MS);
 	ck_assert(!kvw_load_is_full(load, 20 * MS));
 }
 END_TEST

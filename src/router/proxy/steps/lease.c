@@ -78,6 +78,7 @@ static enum kvw_stepped lease_run(struct kvw_exchange *x, struct kvw_way *way)
 	a->trial = a->trial || (kvw_exchange_computes(x) &&
 				       kvw_fleet_picked(loop->fleet, a->worker, loop->now_ns));
 	kvw_lease_take(&a->lease, &a->worker->load, a->decision.prefill_ns, loop->now_ns);
+	a->sent_inflight = kvw_load_inflight(&a->worker->load);
 	a->lease.plain = !x->route.stream;
 	kvw_lease_hold(&a->lease, a->decision.prompt_tokens);
 	if (sequences_of(x) > 1)

@@ -408,7 +408,7 @@ START_TEST(refused_at_the_longest_wait_where_engines_are_full)
 	struct kvw_lease lease = {0};
 
 	kvw_lease_take(&lease, &loads[0], 100 * SECOND, BEGIN);
-	kvw_load_refused(&loads[0], 40 * SECOND, BEGIN);
+	kvw_load_refused(&loads[0], 0, 40 * SECOND, BEGIN);
 	(void)come(0, 0, 100 * MS, 0, BEGIN);
 	ck_assert_int_eq(next(&out, BEGIN + 30 * SECOND), KVW_REFUSE);
 	ck_assert_int_eq(out->refusal, KVW_REFUSED_DEADLINE);
@@ -434,7 +434,7 @@ START_TEST(a_full_engine_holds_up_no_request_that_fits_elsewhere)
 
 	set.count = WORKERS;
 	kvw_lease_take(&lease, &loads[0], 0, BEGIN);
-	kvw_load_refused(&loads[0], 20 * SECOND, BEGIN);
+	kvw_load_refused(&loads[0], 0, 20 * SECOND, BEGIN);
 	(void)come(0, 0, 100 * MS, 0, BEGIN);
 	(void)come(1, 0, 100 * MS, 0, BEGIN);
 	ck_assert_int_eq(kvw_gate_next(&gate, BEGIN + MS, judge_lengths, NULL, &out), KVW_SEND);
