@@ -123,7 +123,8 @@ void kvb_jobs_repeat(struct kvb_jobs *jobs, uint32_t times)
 		}
 }
 
-/* What comes by u of all time, as a share of all, when the rate is 1 - swing cos(2 pi waves u). */
+/* Returns the share of all jobs that are due within the first share u of the time, at a rate of
+ * 1 - swing cos(2 pi waves u). */
 static double come_by(double u, double swing, double waves)
 {
 	return u - swing * sin(2 * M_PI * waves * u) / (2 * M_PI * waves);

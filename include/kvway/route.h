@@ -68,11 +68,11 @@ struct kvw_reason_text {
 enum kvw_knowledge {
 	KVW_KNOWS_NOT_ASKED,  /* no strategy that reads reports decided, or there is no prompt */
 	KVW_KNOWS_ALL, /* the worker and all that could have served it report all they hold */
-	KVW_KNOWS_OTHERS,     /* the worker does, but not each of the others */
-	/* One of the worker's two reporters does, and reports of the other one were missed. */
+	KVW_KNOWS_OTHERS, /* the worker reports all it holds, but some of the others do not */
+	/* The worker has two reporters: one reports all, and reports of the other were missed. */
 	KVW_KNOWS_PART,
 	KVW_KNOWS_MISSED,     /* some of the worker's reports were missed: a gap, a silent rank */
-	KVW_KNOWS_NO_TOKENS,  /* the worker does, but the prompt's tokens are not known */
+	KVW_KNOWS_NO_TOKENS,  /* the worker reports all, but the prompt's tokens are not known */
 	KVW_KNOWS_NO_REPORTS, /* the worker reports nothing */
 	KVW_KNOWS_NO_CHOICE,  /* it alone could serve the request, so that reports were not read */
 	KVW_KNOWLEDGE_COUNT

@@ -1,7 +1,7 @@
 /*
  * admin_options.h - reads what the command lines of `kvway workers`, `groups`, `compare`, `trace`,
- * `usage` and `explain` have in common: which router to ask, and other flags. After a mistake a
- * command prints one line that names it and one that says where help is found.
+ * `usage`, `top` and `explain` have in common: which router to ask, and other flags. After a
+ * mistake a command prints one line that names it and one that says where help is found.
  *
  * Called once, before any thread is started: getopt_long keeps its state in globals.
  */

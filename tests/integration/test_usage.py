@@ -105,7 +105,7 @@ def test_usage_by_key_tenant_and_model(kvsim, kvway, keys_file):
 
 def test_refused_and_failed_requests(kvsim, kvway, keys_file):
     router = kvway(kvsim(1), {"auth.keys_file": keys_file(1)})
-    assert router.ask("POST", CHAT, bearer("nobody"), chat_body()).status == 401
+    assert router.ask("POST", CHAT, bearer("unknown"), chat_body()).status == 401
     assert router.ask("POST", CHAT, bearer("key0"), chat_body(model="unknown")).status == 404
     assert router.ask("POST", CHAT, [*bearer("key0"), ("x-sim-fail", "status=418")], chat_body()).status == 418
     assert router.ask("GET", "/v1/models", bearer("key0")).status == 200  # kvway's own: no use of a model
