@@ -313,7 +313,7 @@ static bool answer_release(struct connection *c, const struct request *r)
 {
 	struct fake_daemon *d = c->d;
 	char id[24] = "";
-	bool known = false, good;
+	bool known = false;
 
 	(void)sscanf(r->target, "/v1/leases/%23[^/]/release", id);
 	pthread_mutex_lock(&d->lock);
@@ -330,9 +330,7 @@ static bool answer_release(struct connection *c, const struct request *r)
 	} else {
 		d->unknown_releases++;
 	}
-	good = answer(c, known ? 200 : 404, "", "");
-	d->answered_releases++;
-	return good;
+	return answer(c, known ? 200 : 404, "", "");
 }
 
 static bool answer_delete(struct connection *c, const struct request *r)

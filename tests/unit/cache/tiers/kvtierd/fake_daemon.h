@@ -69,7 +69,6 @@ struct fake_daemon {
 	uint16_t port;
 	/* what tests look at */
 	_Atomic int leases, misses, releases, unknown_releases, puts, same, deletes, connections;
-	_Atomic int answered_releases; /* of known and unknown leases: no fault can spoil their answers any more */
 	_Atomic int live;   /* leases now */
 	_Atomic int late;   /* requests whose answers are late, so far */
 	_Atomic int waited; /* ms, before misses were answered */

@@ -60,8 +60,9 @@ enum kvt_status scene_flush(struct scene *s);
 /* How many of so many keys from the first on are there; status in *status (NULL is allowed). */
 size_t scene_probe(struct scene *s, uint64_t first, size_t count, enum kvt_status *status);
 void scene_step(struct scene *s, unsigned rounds);
-/* Steps until no lease is held in the daemon. */
-void scene_wait_no_lease(struct scene *s);
+/* Steps until the daemon holds that many leases at most, and the tier waits for no release's answer:
+ * a fault then meets the next request, never a release or its repetition. */
+void scene_wait_leases(struct scene *s, int held);
 struct kvt_tier_stats scene_stats(struct scene *s);
 
 #endif

@@ -40,7 +40,7 @@ START_TEST(test_put_and_get)
 	ck_assert_uint_eq(scene_stats(&s).stores, 39);
 	ck_assert_uint_eq(scene_stats(&s).state, KVT_TIER_WORKS);
 	ck_assert_uint_eq(s.stored, 13); /* those that were to be announced */
-	scene_wait_no_lease(&s);
+	scene_wait_leases(&s, 0);
 	end_scene(&s);
 }
 END_TEST
@@ -94,14 +94,14 @@ START_TEST(test_kept_lease)
 	ck_assert_int_eq(the_daemon.leases, leases);
 	ck_assert_int_eq(scene_get(&other, 1), KVT_OK); /* used up */
 	ck_assert_int_eq(the_daemon.leases, leases + 1);
-	scene_wait_no_lease(&other);
+	scene_wait_leases(&other, 0);
 	/* One that is not used goes back by itself. */
 	scene_close(&other);
 	scene_open(&other);
 	ck_assert_uint_eq(scene_probe(&other, 1, 4, NULL), 4);
 	ck_assert_int_gt(the_daemon.live, 0);
 	other.ahead_ns += 1100000000;
-	scene_wait_no_lease(&other);
+	scene_wait_leases(&other, 0);
 	scene_close(&other);
 	end_scene(&s);
 }
