@@ -5,10 +5,12 @@ other within each round: nothing that changes from minute to minute meets only o
 that is not being loaded sleeps.
 """
 
+import contextlib
 import hashlib
 import os
 import subprocess
 import sys
+import threading
 import urllib.request
 
 import lib_report as report
@@ -17,6 +19,7 @@ from lib_procs import BenchError, Load, Workshop, cores, raise_descriptor_limit
 from lib_report import emit, emit_ratios, median_of, say, spread_of, table
 
 STRATEGIES = ("roundrobin", "prefixaware")
+PAGE_S = 1  # between two looks of an open page (src/router/status/ui.js)
 
 
 class Stage:
@@ -193,28 +196,33 @@ def count_of(page, name):
     return sum(float(line.rsplit(" ", 1)[1]) for line in page.splitlines() if line.startswith((name + " ", name + "{")))
 
 
-def traces_size(stage, bare, traced, ratio, body_kb):
-    """One body size, both in each round: measures, prints, emits."""
-    options = stage.options
+@contextlib.contextmanager
+def page_open(admin):
+    """Fetches what kvway's page shows as often as an open page does."""
+    closed = threading.Event()
 
-    def job(proxy):
-        return stage.load.job("requests", port=proxy.port, pid=proxy.pid, body=body_kb * 1024, connections=32,
-                              warmup_ms=300, duration_ms=int(options.seconds * 1000))
+    def look():
+        while not closed.wait(PAGE_S):
+            with urllib.request.urlopen(f"http://127.0.0.1:{admin}/status") as answer:
+                answer.read()
 
-    results = interleave(stage, [bare, traced], job)
-    table(f"proxy with traces, {body_kb} KB bodies, 32 connections, {options.rounds} rounds of "
-          f"{options.seconds:g} s", ["", "CPU us/request", "spread", "of its core"],
-          cpu_rows(results, "cpu_us_per_request"))
-    emit_ratios("proxy", "cpu_us_per_request", "cpu_us_per_request", "us", results[traced],
-                {"kvway without traces": results[bare]}, strategy="prefixaware", body_kb=body_kb, threads=1, traces=ratio)
+    page = threading.Thread(target=look)
+    page.start()
+    try:
+        yield
+    finally:
+        closed.set()
+        page.join()
 
 
 def bench_traces(options):
-    """CPU per request with spans exported against none; the thread that exports them counts, too."""
+    """CPU per request with spans exported and the page open against neither; kvway's other threads count, too."""
     with Stage(options) as stage:
         bare, traced = stage.kvway("prefixaware"), start_with_traces(stage, options.traces)
-        for body_kb in options.body_kb:
-            traces_size(stage, bare, traced, options.traces, body_kb)
+        with page_open(traced.admin):
+            for body_kb in options.body_kb:
+                pair_size(stage, bare, traced, body_kb, "traces and the page open", "kvway without traces",
+                          traces=options.traces)
         with urllib.request.urlopen(f"http://127.0.0.1:{traced.admin}/metrics") as page:
             text = page.read().decode()
     exported, dropped = (count_of(text, f"kvway_traces_{what}_total") for what in ("exported", "dropped"))
