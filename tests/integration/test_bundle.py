@@ -112,7 +112,10 @@ def with_value(where, path, kind, value):
     return config
 
 
-VALUES = (TOKEN, f"redis://user:{TOKEN}@127.0.0.1:6379/0", f"https://user:{TOKEN}@127.0.0.1/a?key={TOKEN}", f"Bearer {TOKEN}")
+VALUES = (
+    TOKEN, f"redis://user:{TOKEN}@127.0.0.1:6379/0", f"https://user:{TOKEN}@127.0.0.1/a?key={TOKEN}", f"https://a/b?key={TOKEN}",
+    f"Bearer {TOKEN}",
+)  # fmt: skip
 
 
 def test_a_secret_in_any_key_stays_here(tmp_path):
@@ -132,7 +135,7 @@ def test_a_secret_in_any_key_stays_here(tmp_path):
             assert not [text for text in texts if TOKEN in text], (key, value)
             shown += 1
             secret |= {key} if kind == "SECRET" else set()
-    assert shown > 20 and secret == {"api_key", "rate_sharing.redis", "replicas.redis", "tracing.headers"}
+    assert shown > 20 and secret == {"api_key", "rate_sharing.redis", "replicas.redis", "tracing.endpoint", "tracing.headers"}
 
 
 @pytest.mark.parametrize("words, said", (

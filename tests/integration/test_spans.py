@@ -330,9 +330,10 @@ def busy(router, count=40):
 def test_a_dead_collector(workers, kvway, collector):
     at = collector()
     at.stop()
-    router = kvway(workers(2), config(at))
+    router = kvway(workers(2), {**config(at), "tracing.endpoint": f"{at.url}/v1/traces?token=hushed"})
     busy(router)
     until(lambda: "does not take spans" in router.log(), what="a warning")
+    assert f"endpoint={at.url}/v1/traces " in router.log() and "hushed" not in router.log()
     until(lambda: router.metric("kvway_traces_waiting_bytes") > 0, what="spans that wait")
     at.start()
     until(lambda: len(at.requests()) >= 40, seconds=60, what="all spans once the collector is back")

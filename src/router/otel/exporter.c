@@ -161,12 +161,19 @@ static void empty_outboxes(struct kvw_otel *otel, int64_t now_ns)
 
 /* --- from batches to the collector --- */
 
+/* Returns the length of the endpoint without its query, which may have a token. */
+static int shown_len(const char *endpoint)
+{
+	return (int)strcspn(endpoint, "?");
+}
+
 static void complain(struct kvw_otel *otel, int64_t now_ns, const char *what, const char *why)
 {
 	if (otel->complained_ns != 0 && now_ns - otel->complained_ns < COMPLAIN_NS)
 		return;
 	otel->complained_ns = now_ns;
-	kvw_warn("otel", "%s endpoint=%s why=\"%s\"", what, otel->deps.settings->endpoint, why);
+	kvw_warn("otel", "%s endpoint=%.*s why=\"%s\"", what,
+		shown_len(otel->deps.settings->endpoint), otel->deps.settings->endpoint, why);
 }
 
 /* Ends the first batch. */
@@ -329,7 +336,8 @@ enum kvw_err kvw_otel_start(const struct kvw_otel_deps *deps, struct kvw_otel **
 		kvw_otel_stop(otel);
 		return err;
 	}
-	kvw_info("otel", "spans go to endpoint=%s", deps->settings->endpoint);
+	kvw_info("otel", "spans go to endpoint=%.*s", shown_len(deps->settings->endpoint),
+		deps->settings->endpoint);
 	*out = otel;
 	return KVW_OK;
 }

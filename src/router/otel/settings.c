@@ -205,8 +205,8 @@ static enum kvw_err make_endpoint(const struct source *from, struct kvw_otel_set
 		if (url == NULL)
 			return KVW_OK;
 		if (!kvw_config_is_collector(url)) {
-			/* A password may precede the `@`. */
-			warn_of(name, strchr(url, '@') == NULL ? url : "a URL with an @",
+			/* A password may precede an `@`, a token may follow a `?`. */
+			warn_of(name, strpbrk(url, "@?") == NULL ? url : "(secret)",
 				"a URL such as http://otel-collector:4318");
 			return KVW_OK;
 		}
