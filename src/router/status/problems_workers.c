@@ -6,11 +6,47 @@
 #include <string.h>
 
 #include "feeds/sources.h"
+#include "fleet/wake/wakes.h"
 #include "status/problems.h"
 
 #define ADMIN(problems) ((problems)->facts->admin)
 
 /* --- the fleet --- */
+
+/* Adds that the fleet is scaled to zero, or sleeps. False: it is neither, or requests would not
+ * wake it. */
+static bool add_fleet_asleep(struct kvw_problems *problems)
+{
+	const struct kvw_workers_now *workers = problems->facts->workers;
+	const struct kvw_fleet *fleet = ADMIN(problems)->deps->fleet;
+	const struct kvw_wake_model *model = atomic_load(&fleet->wakes->first);
+
+	for (size_t i = 0; i < workers->list.count; i++)
+		if (workers->items[i].worker != NULL && !workers->items[i].leaves &&
+			!kvw_worker_sleeps(workers->items[i].worker))
+			return false;
+	if (fleet->config->discovery_wake_hold_ms == 0 ||
+		!kvw_wakes_any(fleet->wakes, fleet->config))
+		return false;
+	while (model != NULL && !atomic_load(&model->failed))
+		model = model->next;
+	if (model != NULL)
+		kvw_problem_add_take(problems, KVW_SEVERITY_ERROR, "no_worker", NULL,
+			kvw_problem_text("All workers are asleep, and none could be woken."),
+			kvw_problem_text("The last call to wake one for %.200s failed; the log "
+					 "says why.",
+				model->name),
+			kvw_problem_text("Look at discovery.wake.webhook, or at the `scale` of its "
+					 "pool."));
+	else
+		kvw_problem_add_take(problems, KVW_SEVERITY_NOTE, "no_worker", NULL,
+			kvw_problem_text("All workers are asleep: the first request for a model "
+					 "wakes one, and waits for it."),
+			kvw_problem_text("The fleet is scaled to zero or sleeps, and "
+					 "discovery.wake is on."),
+			kvw_problem_text("Nothing, if it is meant so."));
+	return true;
+}
 
 static void find_unusable_fleet(struct kvw_problems *problems)
 {
@@ -19,7 +55,7 @@ static void find_unusable_fleet(struct kvw_problems *problems)
 	char why[300] = "";
 	size_t used = 0;
 
-	if (kvw_fleet_usable_count(ADMIN(problems)->deps->fleet) > 0)
+	if (kvw_fleet_usable_count(ADMIN(problems)->deps->fleet) > 0 || add_fleet_asleep(problems))
 		return;
 	for (size_t i = 0; i < workers->list.count; i++) {
 		struct kvw_worker *worker = workers->items[i].worker;
@@ -78,7 +114,9 @@ static void add_ejected(struct kvw_problems *problems, const struct kvw_worker_f
 static void add_barred(
 	struct kvw_problems *problems, const struct kvw_worker_fact *fact, uint8_t barred)
 {
-	const char *url = fact->worker->url, *admin = ADMIN(problems)->deps->config->admin_listen;
+	const struct kvw_config *config = ADMIN(problems)->deps->config;
+	bool keys = ADMIN(problems)->deps->admin_auth != NULL;
+	const char *url = fact->worker->url;
 
 	if ((barred & KVW_BARRED_NO_ADDRESS) != 0)
 		kvw_problem_add_take(problems, KVW_SEVERITY_ERROR, "worker_no_address", url,
@@ -102,9 +140,12 @@ static void add_barred(
 			kvw_problem_text("%s is asleep: it gets no requests.", url),
 			kvw_problem_text("It is in vLLM's sleep mode, by its own metrics or by a "
 					 "request that went through kvway."),
-			kvw_problem_text("Wake it: curl -X POST -H 'X-Requested-With: curl' "
-					 "'http://%s/broadcast/wake_up?workers=%.*s'.",
-				admin, (int)fact->id.len, fact->id.data));
+			kvw_problem_text("Wake it: curl -X POST -H '%s' "
+					 "'%s://%s/broadcast/wake_up?workers=%.*s'%s.",
+				keys ? "Authorization: Bearer KEY" : "X-Requested-With: curl",
+				config->admin_tls_certificate[0] != '\0' ? "https" : "http",
+				config->admin_listen, (int)fact->id.len, fact->id.data,
+				keys ? ", with a key of admin.keys_file as KEY" : ""));
 }
 
 static void find_out(struct kvw_problems *problems, const struct kvw_worker_fact *fact)
@@ -171,15 +212,16 @@ static void find_slow(struct kvw_problems *problems, const struct kvw_worker_fac
 /* Pairs of workers whose KV connector does not work: the decoder computes prompts again. */
 static void find_recomputed(struct kvw_problems *problems, const struct kvw_worker *worker)
 {
-	uint64_t transfers = atomic_load(&worker->transfers);
-	uint64_t recomputed = atomic_load(&worker->recomputed);
+	struct kvw_moved moved = kvw_history_moved(problems->facts->history, worker);
 
-	if (recomputed < 4 || 2 * recomputed < transfers)
+	if (moved.recomputed < 4 || 2 * moved.recomputed < moved.transfers)
 		return;
 	kvw_problem_add_take(problems, KVW_SEVERITY_WARNING, "kv_not_transferred", worker->url,
 		kvw_problem_text(
-			"%s computed %llu of %llu prompts again that were prefilled for it.",
-			worker->url, (unsigned long long)recomputed, (unsigned long long)transfers),
+			"%s computed %llu of %llu prompts again that were prefilled for it in the "
+			"last 5 minutes.",
+			worker->url, (unsigned long long)moved.recomputed,
+			(unsigned long long)moved.transfers),
 		kvw_problem_text("Its KV connector does not get them from the prefiller."),
 		kvw_problem_text("Look at --kv-transfer-config of both, and at the network between "
 				 "them."));

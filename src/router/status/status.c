@@ -233,6 +233,7 @@ static void on_tick(void *arg, const struct kvw_admin_facts *facts, int64_t now_
 	struct kvw_status *status = arg;
 
 	kvw_history_tick(&status->history, facts->deps->metrics, now_ns);
+	kvw_history_note_moved(&status->history, facts->deps->fleet, now_ns);
 	kvw_seen_tick(&status->seen, facts->deps->trace, now_ns);
 }
 
