@@ -91,7 +91,7 @@ static void put_events(
 		put_big(out, "timeUnixNano", event->at_ns);
 		kvw_page_string(out, ",");
 		put_text(out, "name", kvw_slice_of(event->name));
-		put_attributes(out, event->attributes, event->attribute_count);
+		put_attributes(out, &event->attribute, event->attribute.key.len > 0);
 		kvw_page_string(out, "}");
 	}
 	kvw_page_string(out, "]");
