@@ -136,7 +136,7 @@ def test_a_secret_in_any_key_stays_here(tmp_path):
 
 
 @pytest.mark.parametrize("words, said", (
-    (["now"], "found `now`, expected flags alone"),
+    (["now"], "found `now`, expected flags only"),
     (["--json"], "--json: the archive has one form"),
     (["--admin", "127.0.0.1:1", "-c", "x"], "give --admin ADDR or -c FILE, not both"),
 ))
