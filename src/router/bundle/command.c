@@ -8,6 +8,7 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/utsname.h>
 #include <unistd.h>
 
@@ -128,11 +129,12 @@ static void add_config(struct bundle *b)
 	free(text);
 }
 
-/* Adds the end of the access log, if that is a file. */
+/* Adds the end of the access log, if that is a file: to read from a pipe would take lines away. */
 static void add_log(struct bundle *b)
 {
 	const char *path = b->client.config == NULL ? "off" : b->client.config->log_access;
-	char *text = malloc(LOG_TAIL);
+	char *text = malloc(LOG_TAIL), *begin = NULL;
+	struct stat about;
 	size_t len = 0;
 	int fd;
 
@@ -141,10 +143,16 @@ static void add_log(struct bundle *b)
 	fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
 	if (fd >= 0)
 		(void)lseek(fd, -(off_t)LOG_TAIL, SEEK_END); /* a shorter file is read whole */
-	if (text == NULL || fd < 0 || kvw_read_all(fd, text, LOG_TAIL, &len) != KVW_OK)
+	if (fd >= 0 && fstat(fd, &about) == 0 && !S_ISREG(about.st_mode))
+		fprintf(b->summary, "access_log.jsonl: left out: %s is no file\n", path);
+	else if (text == NULL || fd < 0 || kvw_read_all(fd, text, LOG_TAIL, &len) != KVW_OK)
 		fprintf(b->summary, "access_log.jsonl: left out: %s: %s\n", path, strerror(errno));
+	else if (len == LOG_TAIL) /* secrets are not known in the rest of a line */
+		begin = memchr(text, '\n', len);
 	else
-		add(b, "access_log.jsonl", text, len, path);
+		begin = text;
+	if (begin != NULL)
+		add(b, "access_log.jsonl", begin, len - (size_t)(begin - text), path);
 	if (fd >= 0)
 		close(fd);
 out:
