@@ -7,15 +7,8 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/hex.h"
 #include "config/config.h"
-
-static int hex_value(char c)
-{
-	if (c >= '0' && c <= '9')
-		return c - '0';
-	c |= 0x20;
-	return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-}
 
 static enum kvw_err parse_digest(const struct kvw_type *type, struct kvw_slice text,
 	const char *const *strategies, union kvw_value *out, struct kvw_fault *fault)
@@ -26,7 +19,7 @@ static enum kvw_err parse_digest(const struct kvw_type *type, struct kvw_slice t
 	if (text.len != 2 * sizeof(bytes))
 		return KVW_EINVAL;
 	for (size_t i = 0; i < sizeof(bytes); i++) {
-		int high = hex_value(text.data[2 * i]), low = hex_value(text.data[2 * i + 1]);
+		int high = kvw_hex_value(text.data[2 * i]), low = kvw_hex_value(text.data[2 * i + 1]);
 
 		if (high < 0 || low < 0)
 			return KVW_EINVAL;

@@ -22,8 +22,8 @@ static void write_workers(FILE *out)
 {
 	fprintf(out,
 		"\n## workers\n\n"
-		"The vLLM servers: a list, 1 to %d entries, no URL twice. Each entry has these "
-		"keys.\n\n",
+		"The vLLM servers: a list of at most %d entries, no URL twice; it may be empty or "
+		"missing where `discovery` finds workers. Each entry has these keys.\n\n",
 		KVW_MAX_WORKERS);
 	kvw_reference_keys(out, &kvw_worker_schema);
 }
@@ -148,7 +148,8 @@ static void write_rules(FILE *out)
 		"environment.\n"
 		"- `limits.low_water` is below `limits.high_water`; `listen` and `admin.listen` "
 		"do not share\n  a port.\n"
-		"- An `admin.listen` that other hosts reach has `admin.keys_file` or `admin.open`.\n"
+		"- An `admin.listen` that other hosts reach has `admin.keys_file`, "
+		"`admin.tls.client_ca` or `admin.open`.\n"
 		"- `kvway check -c FILE` finds every mistake in one run and names line, column and "
 		"key.\n",
 		KVW_CONFIG_MAX_BYTES >> 10);

@@ -29,16 +29,14 @@ void kvw_rules_check_tracing(struct kvw_build *build)
 	const struct kvw_config *config = build->config;
 	const struct kvw_met *endpoint = &build->met[KVW_KEY_tracing_endpoint];
 	const struct kvw_met *requests = &build->met[KVW_KEY_trace_requests];
-	char quoted[KVW_REPORT_QUOTE];
 
 	if (!endpoint->valid || config->tracing_endpoint[0] == '\0')
 		return;
 	if (!kvw_config_is_collector(config->tracing_endpoint))
 		kvw_report_mistake(build->walk.report, endpoint->place,
 			kvw_keys[KVW_KEY_tracing_endpoint].path,
-			"found %s, expected a URL such as `http://otel-collector:4318`",
-			kvw_report_quote(quoted, config->tracing_endpoint,
-				strlen(config->tracing_endpoint)));
+			"found a value that is not printed here, expected a URL such as "
+			"`http://otel-collector:4318`, without user and password");
 	if (requests->valid && config->trace_requests == 0)
 		kvw_report_mistake(build->walk.report, requests->place,
 			kvw_keys[KVW_KEY_trace_requests].path,

@@ -30,7 +30,7 @@ struct kvt_metrics_input {
 /* *text: the caller frees it with free(). KVT_ENOMEM. */
 enum kvt_status kvt_metrics_render(const struct kvt_metrics_input *in, char **text) KVT_MUST_CHECK;
 
-/* Returns the i-th metric, in the order of the text; NULL: i is past the last. */
+/* Returns the i-th metric, or question, in the order of the text; NULL: i is past the last. */
 const struct kvw_metric_info *kvt_metric_info(size_t i);
 
 /* cache/METRICS.md. */

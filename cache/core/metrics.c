@@ -230,8 +230,10 @@ COLLECT(latency)
 static const struct metric metrics[] = {
 #define KVT_METRIC(name, type, labels, collector, arg, help)                                       \
 	{{name, #type, labels, help}, collect_##collector, arg},
+#define KVT_QUESTION(text) {{NULL, "", "", text}, NULL, 0},
 #include "core/metrics.def"
 #undef KVT_METRIC
+#undef KVT_QUESTION
 };
 #define METRICS (sizeof(metrics) / sizeof(metrics[0]))
 
@@ -246,6 +248,8 @@ enum kvt_status kvt_metrics_render(const struct kvt_metrics_input *in, char **te
 	size_t len;
 
 	for (size_t i = 0; i < METRICS; i++) {
+		if (metrics[i].collect == NULL)
+			continue; /* a question */
 		kvw_metric_head(&out, &metrics[i].info);
 		metrics[i].collect(&out, &metrics[i], in);
 	}
@@ -267,6 +271,7 @@ void kvt_metrics_reference(FILE *out)
 		"Generated from `core/metrics.def` by `ninja -C BUILD cache-metrics-reference`; a test compares.\n"
 		"`kvt_metrics` shows them in this order as Prometheus text 0.0.4.\n"
 		"`tier` is `l1`, `nvme` or `l2`; a tier that is absent has a state, a reason and "
-		"no numbers.\n",
+		"no numbers.\n"
+		"Each section is a question, and has the metrics that answer it.\n",
 		kvt_metric_info);
 }

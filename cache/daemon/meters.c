@@ -187,6 +187,7 @@ COLLECT(seconds)
 static const struct metric metrics[] = {
 #define KVT_METRIC(name, type, labels, collector, arg, help)                                       \
 	{{name, #type, labels, help}, collect_##collector, arg},
+#define KVT_QUESTION(text) {{NULL, "", "", text}, NULL, 0},
 #include "daemon/daemon_metrics.def"
 };
 #define METRICS (sizeof(metrics) / sizeof(metrics[0]))
@@ -198,6 +199,8 @@ void kvt_daemon_metrics(const struct kvt_daemon_metrics_input *in, struct kvw_ex
 	kvt_objects_stats(in->objects, &page.objects);
 	kvt_segment_stats(in->segment, &page.segment);
 	for (size_t i = 0; i < METRICS; i++) {
+		if (metrics[i].collect == NULL)
+			continue; /* a question */
 		kvw_metric_head(out, &metrics[i].info);
 		metrics[i].collect(&page, &metrics[i]);
 	}
@@ -215,6 +218,7 @@ void kvt_daemon_metrics_reference(FILE *out)
 		"Generated from `daemon_metrics.def` by `kvtierd reference --metrics`; a test "
 		"compares.\n"
 		"`/metrics` shows them in this order, then those of its cache "
-		"(`cache/METRICS.md`).\n",
+		"(`cache/METRICS.md`).\n"
+		"Each section is a question, and has the metrics that answer it.\n",
 		metric_at);
 }

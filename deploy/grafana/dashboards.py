@@ -196,15 +196,22 @@ REQUESTS = total("kvway_requests_total", SERVED)
 FAILURES = " or ".join(
     rate("kvway_requests_total", SERVED, which) for which in ('status=~"5.."', 'end=~"upstream_lost|timeout"')
 )
-FAILED = f"(sum({FAILURES}) or vector(0))"
+FAILED = f"sum({FAILURES}) or vector(0)"
 REFUSED = " + ".join(total(f"kvway_refused_{why}_total") for why in ("service_level", "deadline", "queue_full"))
+
+
+def share(part):
+    """Of all requests; 0 while there are none."""
+    return f"({part}) / ({REQUESTS} > 0) or {REQUESTS}"
+
+
 CACHED = f"{total('kvway_cached_tokens_total')} / {total('kvway_prompt_tokens_total')}"
 PREDICTED = f"{total('kvway_predicted_cached_tokens_total')} / {total('kvway_predicted_prompt_tokens_total')}"
 
 ROUTER = [
     ("Overview", [
         stat("Requests", "reqps", REQUESTS),
-        stat("Failed", "percentunit", f"{FAILED} / {REQUESTS}", "5xx, lost or timed out"),
+        stat("Failed", "percentunit", share(FAILED), "5xx, lost or timed out"),
         stat("First token, 95 %", "s", quantiles("kvway_time_to_first_token_seconds")[1][0]),
         stat("Prompt tokens from cache", "percentunit", CACHED, "As the workers report them."),
         stat("Usable workers", "none", now("kvway_workers", 'state=~"usable|unprobed"')),
@@ -275,7 +282,7 @@ ROUTER = [
         panel("Share that had to wait", "percentunit", (f"{total('kvway_waited_total')} / {REQUESTS}", "waited")),
         panel("Refused with 429", "reqps", (total("kvway_refused_service_level_total"), "service level"),
             (total("kvway_refused_deadline_total"), "deadline"), (total("kvway_refused_queue_full_total"), "queue full")),
-        panel("Share refused", "percentunit", (f"({REFUSED}) / {REQUESTS}", "refused")),
+        panel("Share refused", "percentunit", (share(REFUSED), "refused")),
         panel("Refused for lack of room", "reqps", (total("kvway_body_memory_refused_total"), "body memory"),
             (total("kvway_connections_refused_total"), "connections"), (total("kvway_bad_requests_total"), "not valid HTTP")),
     ]),

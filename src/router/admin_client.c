@@ -3,27 +3,121 @@
  */
 #include "admin_client.h"
 
+#include <ctype.h>
 #include <curl/curl.h>
+#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "admin_json.h"
 #include "base/read_file.h"
+#include "base/standard_out.h"
+#include "cli.h"
 #include "settings/address.h"
 
 #define CONNECT_MS 3000L
 #define ANSWER_MS  60000L
-#define ANSWER_MAX ((size_t)64 << 20)
+#define ANSWER_MIB ((size_t)64)
 #define KEY_MAX    ((size_t)4096)
+
+enum kvw_exit kvw_admin_client_fail(
+	struct kvw_admin_client *client, const char *format, ...)
+{
+	va_list arguments;
+
+	fprintf(client->err, "kvway %s: ", client->command);
+	va_start(arguments, format);
+	(void)vfprintf(client->err, format, arguments);
+	va_end(arguments);
+	fputc('\n', client->err);
+	return KVW_EXIT_FAILED;
+}
+
+/* --- the router --- */
+
+/* Takes address and trust from the configuration. False: it does not state a port. */
+static bool take_config(struct kvw_admin_client *client)
+{
+	const struct kvw_config *config = client->config;
+	struct kvw_address address;
+
+	client->https = config->admin_tls_certificate[0] != '\0';
+	if (client->https && client->ca == NULL)
+		client->ca = config->admin_tls_certificate; /* that very one */
+	if (kvw_address_split(kvw_slice_of(config->admin_listen), &address) != KVW_ADDRESS_OK ||
+		address.port == 0) {
+		(void)kvw_admin_client_fail(client,
+			"admin.listen is %s, which does not say on which port; give --admin ADDR",
+			config->admin_listen);
+		return false;
+	}
+	if (kvw_slice_equal(address.host, KVW_SLICE("0.0.0.0")))
+		address.host = KVW_SLICE("127.0.0.1");
+	else if (kvw_slice_equal(address.host, KVW_SLICE("::")))
+		address.host = KVW_SLICE("::1");
+	(void)snprintf(client->address, sizeof(client->address),
+		address.v6 ? "[%.*s]:%u" : "%.*s:%u", (int)address.host.len, address.host.data,
+		address.port);
+	return true;
+}
+
+/* Reads the key, which is the first line of a file. */
+static enum kvw_exit read_key(struct kvw_admin_client *client)
+{
+	const char *path = client->options->key_file;
+	char why[KVT_READ_FILE_WHY];
+	size_t len;
+
+	client->key = kvt_read_file(path, KEY_MAX, &len, why);
+	if (client->key == NULL)
+		return kvw_admin_client_fail(client, "--key-file %s: %s", path, why);
+	client->key[strcspn(client->key, "\r\n")] = '\0';
+	if (client->key[0] != '\0' && strspn(client->key, " \t") == 0)
+		return KVW_EXIT_OK;
+	return kvw_admin_client_fail(client,
+		"--key-file %s: found no key, expected it as the first line", path);
+}
+
+enum kvw_exit kvw_admin_client_open(struct kvw_admin_client *client)
+{
+	const struct kvw_admin_options *options = client->options;
+
+	client->https = options->https;
+	client->ca = options->ca;
+	(void)snprintf(client->address, sizeof(client->address), "%s",
+		options->admin != NULL ? options->admin : "127.0.0.1:9090");
+	if (options->config != NULL) {
+		if (kvw_cli_load_file(options->config, client->err, &client->config) != KVW_OK)
+			return KVW_EXIT_FAILED;
+		if (!take_config(client))
+			return KVW_EXIT_USAGE;
+	}
+	return options->key_file == NULL ? KVW_EXIT_OK : read_key(client);
+}
+
+void kvw_admin_client_close(struct kvw_admin_client *client)
+{
+	kvw_config_destroy(client->config);
+	free(client->key);
+}
+
+/* --- a question --- */
+
+/* Bytes of an answer as they come. */
+struct answer {
+	struct kvw_admin_reply reply;
+	bool large; /* it was broken off, as it is too large */
+};
 
 static size_t take_bytes(char *data, size_t size, size_t count, void *arg)
 {
-	struct kvw_admin_reply *reply = arg;
+	struct answer *answer = arg;
+	struct kvw_admin_reply *reply = &answer->reply;
 	size_t n = size * count;
 	char *grown;
 
-	if (n > ANSWER_MAX - reply->len)
-		return 0;
-	grown = realloc(reply->body, reply->len + n + 1);
+	answer->large = n > (ANSWER_MIB << 20) - reply->len;
+	grown = answer->large ? NULL : realloc(reply->body, reply->len + n);
 	if (grown == NULL)
 		return 0;
 	memcpy(grown + reply->len, data, n);
@@ -32,7 +126,7 @@ static size_t take_bytes(char *data, size_t size, size_t count, void *arg)
 	return n;
 }
 
-static bool add_header(struct curl_slist **list, const char *line)
+static bool add_line(struct curl_slist **list, const char *line)
 {
 	struct curl_slist *grown = curl_slist_append(*list, line);
 
@@ -41,21 +135,26 @@ static bool add_header(struct curl_slist **list, const char *line)
 	return grown != NULL;
 }
 
-static bool add_headers(struct curl_slist **list, const struct kvw_admin_question *question)
+/* Adds a line made of two texts. */
+static bool add_pair(struct curl_slist **list, const char *first, const char *second)
 {
-	bool added = add_header(list, "Content-Type: application/json") &&
-		     add_header(list, "Expect:"); /* without "Expect: 100-continue" */
+	char *line = NULL;
+	bool added = asprintf(&line, "%s%s", first, second) >= 0 && add_line(list, line);
+
+	free(line);
+	return added;
+}
+
+static bool add_headers(struct curl_slist **list, struct kvw_admin_client *client,
+	const struct kvw_admin_question *question)
+{
+	bool added = add_line(list, "Content-Type: application/json") &&
+		     add_line(list, "Expect:"); /* without "Expect: 100-continue" */
 
 	for (size_t i = 0; added && i < question->header_count; i++)
-		added = add_header(list, question->headers[i]);
-	if (added && question->key != NULL) {
-		char *line = NULL;
-
-		added = asprintf(&line, "Authorization: Bearer %s", question->key) >= 0 &&
-			add_header(list, line);
-		free(line);
-	}
-	return added;
+		added = add_line(list, question->headers[i]);
+	return added &&
+	       (client->key == NULL || add_pair(list, "Authorization: Bearer ", client->key));
 }
 
 static void set_options(CURL *easy, const struct kvw_admin_question *question)
@@ -66,7 +165,7 @@ static void set_options(CURL *easy, const struct kvw_admin_question *question)
 	curl_easy_setopt(easy, CURLOPT_NOSIGNAL, 1L);
 	curl_easy_setopt(easy, CURLOPT_CONNECTTIMEOUT_MS, CONNECT_MS);
 	curl_easy_setopt(easy, CURLOPT_TIMEOUT_MS, answer_ms);
-	if (strcmp(question->method, "GET") == 0)
+	if (question->method == NULL)
 		return;
 	curl_easy_setopt(easy, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)question->body.len);
 	curl_easy_setopt(
@@ -76,171 +175,160 @@ static void set_options(CURL *easy, const struct kvw_admin_question *question)
 
 /* Sets TLS, with verification: against the given name, or else the host's. *list: the caller frees
  * it afterwards. */
-static bool set_tls(CURL *easy, const struct kvw_admin_where *where, struct curl_slist **list)
+static bool set_tls(CURL *easy, struct kvw_admin_client *client, struct curl_slist **list)
 {
-	char *line = NULL;
-	bool added;
+	const struct kvw_admin_options *options = client->options;
 
 	curl_easy_setopt(easy, CURLOPT_SSLVERSION, (long)CURL_SSLVERSION_TLSv1_2);
-	if (where->ca != NULL)
-		curl_easy_setopt(easy, CURLOPT_CAINFO, where->ca);
-	if (where->certificate != NULL) {
-		curl_easy_setopt(easy, CURLOPT_SSLCERT, where->certificate);
-		curl_easy_setopt(
-			easy, CURLOPT_SSLKEY, where->key != NULL ? where->key : where->certificate);
+	if (client->ca != NULL)
+		curl_easy_setopt(easy, CURLOPT_CAINFO, client->ca);
+	if (options->cert != NULL) {
+		curl_easy_setopt(easy, CURLOPT_SSLCERT, options->cert);
+		curl_easy_setopt(easy, CURLOPT_SSLKEY,
+			options->cert_key != NULL ? options->cert_key : options->cert);
 	}
-	if (where->name == NULL)
+	if (options->server_name == NULL)
 		return true;
-	added = asprintf(&line, "::%s", where->address) >= 0 && add_header(list, line);
-	free(line);
+	if (!add_pair(list, "::", client->address))
+		return false;
 	curl_easy_setopt(easy, CURLOPT_CONNECT_TO, *list);
-	return added;
+	return true;
+}
+
+/* Writes a text percent-encoded, as a part of a URL. */
+static void put_coded(FILE *out, const char *text)
+{
+	for (; *text != '\0'; text++)
+		fprintf(out,
+			isalnum((unsigned char)*text) || strchr("-._~", *text) != NULL ? "%c"
+										       : "%%%02X",
+			(unsigned char)*text);
 }
 
 /* Makes the URL, which the caller frees. NULL: out of memory. */
-static char *url_of(const struct kvw_admin_where *where, const char *target)
+static char *make_url(
+	struct kvw_admin_client *client, const struct kvw_admin_question *question)
 {
-	const char *port = strrchr(where->address, ':');
+	const char *name = client->https ? client->options->server_name : NULL, *mark = "?";
 	char *url = NULL;
-	int len;
+	size_t size;
+	FILE *out = open_memstream(&url, &size);
 
-	if (where->https && where->name != NULL)
-		len = asprintf(&url,
-			strchr(where->name, ':') != NULL ? "https://[%s]%s%s" : "https://%s%s%s",
-			where->name, port, target);
+	if (out == NULL)
+		return NULL;
+	if (name != NULL)
+		fprintf(out, strchr(name, ':') != NULL ? "https://[%s]%s" : "https://%s%s", name,
+			strrchr(client->address, ':'));
 	else
-		len = asprintf(
-			&url, "%s://%s%s", where->https ? "https" : "http", where->address, target);
-	return len < 0 ? NULL : url;
+		fprintf(out, "%s://%s", client->https ? "https" : "http", client->address);
+	fputs(question->path, out);
+	if (question->item != NULL) {
+		fputc('/', out);
+		put_coded(out, question->item);
+	}
+	if (question->action != NULL)
+		fputs(question->action, out);
+	for (size_t i = 0; i < sizeof(question->parameters) / sizeof(question->parameters[0]);
+		i++) {
+		if (question->parameters[i].value == NULL)
+			continue;
+		fprintf(out, "%s%s=", mark, question->parameters[i].name);
+		put_coded(out, question->parameters[i].value);
+		mark = "&";
+	}
+	if (fclose(out) == 0)
+		return url;
+	free(url);
+	return NULL;
 }
 
-enum kvw_err kvw_admin_client_ask(const struct kvw_admin_where *where,
-	const struct kvw_admin_question *question, char *why, struct kvw_admin_reply *out)
+/* Sends the request. CURLE_OUT_OF_MEMORY also where its parts cannot be made. */
+static CURLcode ask(struct kvw_admin_client *client,
+	const struct kvw_admin_question *question, char why[CURL_ERROR_SIZE],
+	struct answer *answer)
 {
-	struct kvw_admin_reply reply = {0};
 	struct curl_slist *headers = NULL, *route = NULL;
-	char *url = NULL;
+	char *url = make_url(client, question);
 	CURL *easy = curl_easy_init();
-	CURLcode code;
-	enum kvw_err err = KVW_ENOMEM;
+	CURLcode code = CURLE_OUT_OF_MEMORY;
 
-	why[0] = '\0';
-	if (easy == NULL)
-		goto out;
-	url = url_of(where, question->target);
-	if (url == NULL || !add_headers(&headers, question) ||
-		(where->https && !set_tls(easy, where, &route)))
-		goto out;
-	set_options(easy, question);
-	curl_easy_setopt(easy, CURLOPT_URL, url);
-	curl_easy_setopt(easy, CURLOPT_HTTPHEADER, headers);
-	curl_easy_setopt(easy, CURLOPT_WRITEFUNCTION, take_bytes);
-	curl_easy_setopt(easy, CURLOPT_WRITEDATA, &reply);
-	curl_easy_setopt(easy, CURLOPT_ERRORBUFFER, why);
-	code = curl_easy_perform(easy);
-	if (code == CURLE_OK) {
-		curl_easy_getinfo(easy, CURLINFO_RESPONSE_CODE, &reply.status);
-		*out = reply;
-		reply.body = NULL;
-		err = KVW_OK;
-	} else if (code != CURLE_OUT_OF_MEMORY) {
-		if (why[0] == '\0')
-			(void)snprintf(why, CURL_ERROR_SIZE, "%s", curl_easy_strerror(code));
-		err = KVW_EIO;
+	if (easy != NULL && url != NULL && add_headers(&headers, client, question) &&
+		(!client->https || set_tls(easy, client, &route))) {
+		set_options(easy, question);
+		curl_easy_setopt(easy, CURLOPT_URL, url);
+		curl_easy_setopt(easy, CURLOPT_HTTPHEADER, headers);
+		curl_easy_setopt(easy, CURLOPT_WRITEFUNCTION, take_bytes);
+		curl_easy_setopt(easy, CURLOPT_WRITEDATA, answer);
+		curl_easy_setopt(easy, CURLOPT_ERRORBUFFER, why);
+		code = curl_easy_perform(easy);
+		curl_easy_getinfo(easy, CURLINFO_RESPONSE_CODE, &answer->reply.status);
 	}
-out:
-	free(reply.body);
 	curl_slist_free_all(headers);
 	free(url);
 	if (easy != NULL)
 		curl_easy_cleanup(easy);
 	curl_slist_free_all(route);
-	return err;
+	return code;
 }
 
-static enum kvw_err address_of(const struct kvw_config *config, const char *command, FILE *err,
-	char text[KVW_ADMIN_CLIENT_TEXT])
+enum kvw_exit kvw_admin_client_ask(struct kvw_admin_client *client,
+	const struct kvw_admin_question *question, struct kvw_admin_reply *out)
 {
-	struct kvw_address address;
+	char error[CURL_ERROR_SIZE] = "";
+	struct answer answer = {.large = false};
+	CURLcode code = ask(client, question, error, &answer);
 
-	if (kvw_address_split(kvw_slice_of(config->admin_listen), &address) != KVW_ADDRESS_OK ||
-		address.port == 0) {
-		fprintf(err,
-			"kvway %s: admin.listen is %s, which does not say on which port; give "
-			"--admin ADDR\n",
-			command, config->admin_listen);
-		return KVW_EINVAL;
+	if (code == CURLE_OK) {
+		*out = answer.reply;
+		return KVW_EXIT_OK;
 	}
-	if (kvw_slice_equal(address.host, KVW_SLICE("0.0.0.0")))
-		address.host = KVW_SLICE("127.0.0.1");
-	else if (kvw_slice_equal(address.host, KVW_SLICE("::")))
-		address.host = KVW_SLICE("::1");
-	(void)snprintf(text, KVW_ADMIN_CLIENT_TEXT, address.v6 ? "[%.*s]:%u" : "%.*s:%u",
-		(int)address.host.len, address.host.data, address.port);
-	return KVW_OK;
-}
-
-enum kvw_err kvw_admin_client_find(const struct kvw_admin_options *options,
-	const struct kvw_config *config, const char *command, FILE *err,
-	struct kvw_admin_where *out)
-{
-	*out = (struct kvw_admin_where){.https = options->https,
-		.ca = options->ca,
-		.certificate = options->cert,
-		.key = options->cert_key,
-		.name = options->server_name};
-	if (config != NULL) {
-		out->https = config->admin_tls_certificate[0] != '\0';
-		if (out->https && out->ca == NULL)
-			out->ca = config->admin_tls_certificate; /* that very one */
-		return address_of(config, command, err, out->address);
-	}
-	(void)snprintf(out->address, sizeof(out->address), "%s",
-		options->admin != NULL ? options->admin : KVW_ADMIN_CLIENT_DEFAULT);
-	return KVW_OK;
-}
-
-void kvw_admin_client_missed(const struct kvw_admin_where *where, const char *command,
-	const char *why, const char *more, FILE *err)
-{
-	fprintf(err,
-		"kvway %s: no kvway answers on %s: %s\n"
-		"Is it running? --admin ADDR or -c FILE say where%s.\n",
-		command, where->address, why, more);
-	if (where->https)
-		fputs("It was asked by TLS: --ca FILE, --server-name NAME, --cert FILE and --key "
-		      "FILE say how.\n",
-			err);
+	free(answer.reply.body);
+	if (answer.large)
+		(void)snprintf(client->why, sizeof(client->why),
+			"the answer of %s to %s is above %zu MiB; ask for less", client->address,
+			question->path, ANSWER_MIB);
+	else if (code == CURLE_OUT_OF_MEMORY || code == CURLE_WRITE_ERROR)
+		(void)snprintf(client->why, sizeof(client->why), "out of memory");
 	else
-		fputs("Where its admin address speaks TLS: --admin https://ADDR.\n", err);
+		(void)snprintf(client->why, sizeof(client->why), "no kvway answers on %s: %s",
+			client->address, error[0] != '\0' ? error : curl_easy_strerror(code));
+	if (!question->quiet)
+		(void)kvw_admin_client_fail(client, "%s", client->why);
+	if (code == CURLE_OUT_OF_MEMORY || code == CURLE_WRITE_ERROR)
+		return KVW_EXIT_FAILED;
+	if (!question->quiet)
+		fprintf(client->err, "Is it running? --admin ADDR or -c FILE say where.\n%s\n",
+			client->https
+				? "It was asked by TLS: --ca FILE, --server-name NAME, --cert FILE "
+				  "and --key FILE say how."
+				: "Where its admin address speaks TLS: --admin https://ADDR.");
+	return KVW_EXIT_UNREACHABLE;
 }
 
-char *kvw_admin_client_key(const char *path, const char *command, FILE *err)
-{
-	char why[KVT_READ_FILE_WHY];
-	size_t len;
-	char *text = kvt_read_file(path, KEY_MAX, &len, why);
+/* --- the answer --- */
 
-	if (text == NULL) {
-		fprintf(err, "kvway %s: --key-file %s: %s\n", command, path, why);
-		return NULL;
-	}
-	len = strcspn(text, "\r\n");
-	text[len] = '\0';
-	if (len > 0 && strspn(text, " \t") == 0)
-		return text;
-	fprintf(err, "kvway %s: --key-file %s: found no key, expected it as the first line\n",
-		command, path);
-	free(text);
-	return NULL;
+void kvw_admin_client_pass(
+	struct kvw_admin_client *client, const struct kvw_admin_reply *reply)
+{
+	fwrite(reply->body, 1, reply->len, client->out);
+	if (reply->len > 0 && reply->body[reply->len - 1] != '\n')
+		fputc('\n', client->out);
 }
 
-char *kvw_admin_client_encode(const char *text)
+enum kvw_exit kvw_admin_client_refused(struct kvw_admin_client *client, const char *path,
+	const struct kvw_admin_reply *reply)
 {
-	char *escaped = curl_easy_escape(NULL, text, 0), *copy = NULL;
+	json_t *root = json_loadb(reply->body, reply->len, 0, NULL);
+	const char *message = kvw_json_text(json_object_get(root, "error"), "message");
 
-	if (escaped != NULL)
-		copy = strdup(escaped);
-	curl_free(escaped);
-	return copy;
+	if (*message != '\0')
+		kvw_printf(client->err, "kvway %s: %s\n", client->command, message);
+	else
+		kvw_printf(client->err,
+			"kvway %s: what answers is no kvway with %s: status %ld, %.*s\n",
+			client->command, path, reply->status,
+			(int)(reply->len < 200 ? reply->len : 200),
+			reply->body == NULL ? "" : reply->body);
+	json_decref(root);
+	return KVW_EXIT_FAILED;
 }

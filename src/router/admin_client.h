@@ -7,70 +7,66 @@
 #ifndef KVW_ADMIN_CLIENT_H
 #define KVW_ADMIN_CLIENT_H
 
-#include <stdio.h>
-
 #include "admin_options.h"
 #include "config/config.h"
-#include "kvway/err.h"
 #include "kvway/slice.h"
 
-#define KVW_ADMIN_CLIENT_DEFAULT "127.0.0.1:9090"
-#define KVW_ADMIN_CLIENT_TEXT    280 /* room for an address */
+/* One run of a command, and the router that it asks. The command sets the first four. */
+struct kvw_admin_client {
+	const char *command; /* "workers" */
+	const struct kvw_admin_options *options;
+	FILE *out, *err;
 
-/* Where a router is asked, and how its address is trusted.
- * Borrows from the command line and from the configuration. */
-struct kvw_admin_where {
-	char address[KVW_ADMIN_CLIENT_TEXT]; /* host:port */
+	struct kvw_config *config; /* the file of -c; owned; NULL: not given */
+	char address[280];         /* host:port */
 	bool https;
-	const char *ca;                /* file with the trusted authorities; NULL: the system's */
-	/* Files with the client's certificate and key; certificate NULL: none; key NULL: in the
-	 * same file. */
-	const char *certificate, *key;
-	/* Name that the server's certificate must have; NULL: the host of `address`. */
-	const char *name;
+	const char *ca; /* file with the trusted authorities; NULL: the system's */
+	char *key;      /* owned; NULL: none is sent */
+	char why[640];  /* why the last question had no answer */
 };
 
-/* Borrowed. */
+/* A question: METHOD PATH/ITEM ACTION?NAME=VALUE&... Borrowed. */
 struct kvw_admin_question {
-	const char *method; /* "GET" */
-	const char *target; /* "/workers/10.0.0.1%3A8000", percent-encoded */
+	const char *method; /* NULL: GET */
+	const char *path;
+	const char *item;   /* is percent-encoded; NULL: none */
+	const char *action; /* behind the item; NULL: none */
+	struct {
+		const char *name, *value; /* is percent-encoded; NULL: left out */
+	} parameters[8];
 	struct kvw_slice body;
 	const char *const *headers; /* "Name: value" */
 	size_t header_count;
-	const char *key; /* from kvw_admin_client_key; NULL: no key is sent */
 	long answer_ms; /* how long the answer may take; 0: a minute */
+	bool quiet;     /* nothing is printed if there is no answer */
 };
 
-/* The server's answer. body is owned; free() it. */
+/* An answer. body is owned; free() it. */
 struct kvw_admin_reply {
-	long status; /* status of the HTTP answer */
+	long status; /* of HTTP */
 	char *body;
 	size_t len;
 };
 
-/* Sends a request and waits for the answer. KVW_EIO: no answer, and *why (of CURL_ERROR_SIZE) has
- * the cause. KVW_ENOMEM. */
-enum kvw_err kvw_admin_client_ask(const struct kvw_admin_where *where,
-	const struct kvw_admin_question *question, char *why,
-	struct kvw_admin_reply *out) KVW_MUST_CHECK;
+/* Reads the files of -c and --key-file, and finds the router's address. */
+enum kvw_exit kvw_admin_client_open(struct kvw_admin_client *client) KVW_MUST_CHECK;
+void kvw_admin_client_close(struct kvw_admin_client *client);
 
-/* Finds the address of the router that the command line names. config: of its -c FILE; NULL: not
- * given. KVW_EINVAL: its admin.listen does not state a port; err then has a line that begins with
- * `kvway COMMAND`. */
-enum kvw_err kvw_admin_client_find(const struct kvw_admin_options *options,
-	const struct kvw_config *config, const char *command, FILE *err,
-	struct kvw_admin_where *out) KVW_MUST_CHECK;
+/* Sends a request and waits for the answer, of at most 64 MiB; prints why there is none. */
+enum kvw_exit kvw_admin_client_ask(struct kvw_admin_client *client,
+	const struct kvw_admin_question *question, struct kvw_admin_reply *out) KVW_MUST_CHECK;
 
-/* Prints on err that no router answers at the address, and why. */
-void kvw_admin_client_missed(const struct kvw_admin_where *where, const char *command,
-	const char *why, const char *more, FILE *err);
+/* Prints an answer as it is, and a newline if it ends without one. */
+void kvw_admin_client_pass(
+	struct kvw_admin_client *client, const struct kvw_admin_reply *reply);
 
-/* Reads a key, which is the first line of a file; the caller frees it. NULL: the file cannot be
- * read or has no key; err then has a line that begins with `kvway COMMAND`. */
-char *kvw_admin_client_key(const char *path, const char *command, FILE *err);
+/* Prints the message of an answer that is an error, or else that it is none of kvway's for this
+ * path. Returns KVW_EXIT_FAILED. */
+enum kvw_exit kvw_admin_client_refused(struct kvw_admin_client *client, const char *path,
+	const struct kvw_admin_reply *reply);
 
-/* Percent-encodes `text` as a part of a target; the caller frees the result. NULL: out of
- * memory. */
-char *kvw_admin_client_encode(const char *text);
+/* Prints why the command has failed, with its name in front. Returns KVW_EXIT_FAILED. */
+__attribute__((format(printf, 2, 3))) enum kvw_exit kvw_admin_client_fail(
+	struct kvw_admin_client *client, const char *format, ...);
 
 #endif

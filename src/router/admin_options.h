@@ -1,50 +1,38 @@
 /*
- * admin_options.h - reads what the command lines of `kvway workers`, `groups`, `compare`, `trace`,
- * `usage`, `top` and `explain` have in common: which router to ask, and other flags. After a
- * mistake a command prints one line that names it and one that says where help is found.
+ * admin_options.h - reads the command lines of `kvway workers`, `groups`, `compare`, `trace`,
+ * `usage`, `top`, `bundle` and `explain`: the flags that all of them have, which say which router
+ * to ask, and each command's own. After a mistake a command prints one line that names it and one
+ * that says where help is found.
  *
  * Called once, before any thread is started: getopt_long keeps its state in globals.
  */
 #ifndef KVW_ADMIN_OPTIONS_H
 #define KVW_ADMIN_OPTIONS_H
 
-#include <getopt.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdio.h>
 
-/* Which router is asked, and how its answer is shown. Borrowed from argv; NULL: not given. */
-struct kvw_admin_options {
-	const char *admin, *config;
-	const char *key_file; /* --key-file */
-	bool https; /* the address has `https://` in front, or one of these flags is given: */
-	const char *ca;       /* --ca */
-	const char *cert, *cert_key; /* --cert, --key */
-	const char *server_name;     /* --server-name */
-	bool json;
+#include "kvway/err.h"
+
+/* Exit statuses of these commands. */
+enum kvw_exit {
+	KVW_EXIT_OK = 0,
+	KVW_EXIT_FAILED = 1,      /* the router refuses, or the command did not do all it should */
+	KVW_EXIT_USAGE = 2,       /* the command line is wrong */
+	KVW_EXIT_UNREACHABLE = 3, /* no router answers */
+	KVW_EXIT_PROBLEMS = 4,    /* `kvway top --once`: there is a problem of severity error */
 };
 
-/* Values of the shared flags in getopt_long's table; a command's own flags have others. */
-enum kvw_admin_flag {
-	KVW_FLAG_CONFIG = 'c',
-	KVW_FLAG_HELP = 'h',
-	KVW_FLAG_ADMIN = 1024,
-	KVW_FLAG_JSON,
-	KVW_FLAG_KEY_FILE,
-	KVW_FLAG_CA,
-	KVW_FLAG_CERT,
-	KVW_FLAG_CERT_KEY,
-	KVW_FLAG_SERVER_NAME
+/* Which router is asked, and how its answer is shown: the first member of each command's options.
+ * Borrowed from argv; NULL: not given. */
+struct kvw_admin_options {
+	const char *admin, *config;
+	const char *key_file;
+	const char *ca, *cert, *cert_key, *server_name;
+	bool https; /* the address has `https://` in front, or one of the four is given */
+	bool json, help;
 };
-#define KVW_ADMIN_FLAGS                                                                            \
-	{"config", required_argument, NULL, KVW_FLAG_CONFIG},                                      \
-	{"help", no_argument, NULL, KVW_FLAG_HELP},                                                \
-	{"admin", required_argument, NULL, KVW_FLAG_ADMIN},                                        \
-	{"json", no_argument, NULL, KVW_FLAG_JSON},                                                \
-	{"key-file", required_argument, NULL, KVW_FLAG_KEY_FILE},                                  \
-	{"ca", required_argument, NULL, KVW_FLAG_CA},                                              \
-	{"cert", required_argument, NULL, KVW_FLAG_CERT},                                          \
-	{"key", required_argument, NULL, KVW_FLAG_CERT_KEY},                                       \
-	{"server-name", required_argument, NULL, KVW_FLAG_SERVER_NAME}
 
 /* Lines of a command's help about these flags: the first one and the others. */
 #define KVW_ADMIN_ADDRESS_HELP                                                                     \
@@ -60,37 +48,44 @@ enum kvw_admin_flag {
 	"                           a certificate and its key to show there\n"                     \
 	"      --server-name NAME   the name that its certificate bears, if not the host's\n"
 
-/* A command line while it is read. */
-struct kvw_admin_line {
-	const char *command;        /* "workers" */
-	/* KVW_ADMIN_FLAGS and the command's own; ends with a name of NULL. */
-	const struct option *flags;
-	const char *letters; /* short options as for getopt_long: ":c:h" and the command's own */
-	FILE *out, *err;            /* out: for help; err: for mistakes */
-	struct kvw_admin_options *router;
-	void *options; /* the command's own */
-	void (*help)(const struct kvw_admin_line *line);
-	/* Takes one of the command's own options; false: it is another one. */
-	bool (*take)(struct kvw_admin_line *line, int option);
-	bool helped;                /* help was printed, and nothing is left to do */
-	bool bad;                   /* a mistake was reported */
+struct kvw_admin_line;
+
+/* A flag. */
+struct kvw_admin_flag {
+	const char *name; /* "slow": --slow; NULL: the table ends */
+	char letter;      /* 'o': -o is the same; 0: there is none */
+	bool bare;        /* takes no value, and its member is a bool; else it is a const char * */
+	size_t offset;    /* of its member in the command's options */
+	long most;        /* the value is a whole number up to this one; 0: it is a text */
+	/* Returns the part of the value that the member gets, once; NULL: it was taken otherwise,
+	 * or is wrong, which was reported. NULL: the member gets any value. */
+	const char *(*take)(struct kvw_admin_line *line, const char *value);
 };
 
-/* Reads the flags; the words after them are argv[optind] and so on. argv may be reordered. True:
- * the caller goes on with the words, and checks which flags go together. */
-bool kvw_admin_line_read(struct kvw_admin_line *line, int argc, char **argv);
+/* A command line while it is read. */
+struct kvw_admin_line {
+	const char *command, *help;
+	const struct kvw_admin_flag *flags; /* the command's own */
+	/* How a mistake goes on behind "found `WORD`, "; NULL: words may follow the flags. */
+	const char *stray;
+	/* Checks the words, and which flags go together. NULL: all do. */
+	void (*check)(struct kvw_admin_line *line);
+	FILE *out, *err; /* out: for help; err: for mistakes */
+	struct kvw_admin_options *options; /* with the command's own behind them; zeroed */
+	/* --- while it is read --- */
+	char **words; /* behind the flags; in argv */
+	size_t word_count;
+	bool bad; /* a mistake was reported */
+};
 
-/* Prints where help is found, after a mistake was named. */
-void kvw_admin_line_fail(struct kvw_admin_line *line);
+/* Reads the line; argv may be reordered. False: the program ends with *status, since help was
+ * printed or a mistake. */
+bool kvw_admin_line_read(
+	struct kvw_admin_line *line, int argc, char **argv, enum kvw_exit *status) KVW_MUST_CHECK;
 
-/* Prints a mistake with the command in front, and marks the line as bad. */
+/* Prints a mistake with the command in front, and where help is found, and marks the line as
+ * bad. */
 __attribute__((format(printf, 2, 3))) void kvw_admin_line_wrong(
 	struct kvw_admin_line *line, const char *format, ...);
-
-/* Stores optarg in *field, which may be given only once. */
-void kvw_admin_line_text(struct kvw_admin_line *line, const char **field, const char *flag);
-
-/* Checks that --admin and -c are not both given, and that --key comes with --cert. */
-void kvw_admin_line_check(struct kvw_admin_line *line, const struct kvw_admin_options *options);
 
 #endif

@@ -36,13 +36,13 @@ int main(int argc, char **argv)
 	case KVW_CLI_EXIT:
 		return leave((int)cli.status);
 	case KVW_CLI_EXPLAIN:
-		return leave(kvw_explain_command(argc - 1, argv + 1, stdin, stdout, stderr));
+		return leave(kvw_explain_command(argc - 1, argv + 1, stdout, stderr));
 	case KVW_CLI_BUNDLE:
 		return leave(kvw_bundle_command(argc - 1, argv + 1, stdout, stderr));
 	case KVW_CLI_GROUPS:
 		return leave(kvw_groups_command(argc - 1, argv + 1, stdout, stderr));
 	case KVW_CLI_WORKERS:
-		return leave(kvw_workers_command(argc - 1, argv + 1, stdin, stdout, stderr));
+		return leave(kvw_workers_command(argc - 1, argv + 1, stdout, stderr));
 	case KVW_CLI_TRACE:
 		return leave(kvw_story_command(argc - 1, argv + 1, stdout, stderr));
 	case KVW_CLI_USED:

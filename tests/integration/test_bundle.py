@@ -2,6 +2,7 @@
 
 import io
 import json
+import os
 import pathlib
 import re
 import stat
@@ -75,6 +76,30 @@ def test_without_a_router_the_rest_is_there(tmp_path):
     assert "health.txt and what follows: left out" in files["summary.txt"]
 
 
+def without_a_router(tmp_path, log):
+    path = tmp_path / "kvway.yaml"
+    write_config(path, {"admin.listen": "127.0.0.1:1", "log.access": str(log), "workers": [{"url": "http://127.0.0.1:1"}]})
+    return bundle("-c", path, status=3)[0]
+
+
+def test_a_log_that_is_too_long_begins_with_a_whole_line(tmp_path):
+    """The rest of a URL whose begin is cut off would show its password."""
+    line = json.dumps({"worker": f"http://user:{TOKEN * 100}@w:1"}) + "\n"
+    (tmp_path / "access.log").write_text(line * 1000)
+    files = without_a_router(tmp_path, tmp_path / "access.log")
+    assert all(json.loads(one) for one in files["access_log.jsonl"].splitlines() if one)
+    assert len(files["access_log.jsonl"].splitlines()) > 100 and not leaks(files)
+
+
+def test_a_log_that_is_a_pipe_keeps_its_lines(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    pipe = os.open(tmp_path / "pipe", os.O_RDWR | os.O_NONBLOCK)
+    os.write(pipe, b"for its reader\n")
+    files = without_a_router(tmp_path, tmp_path / "pipe")
+    assert "access_log.jsonl: left out" in files["summary.txt"] and os.read(pipe, 100) == b"for its reader\n"
+    os.close(pipe)
+
+
 def test_a_router_elsewhere(pair):
     _, router = pair()
     files, _ = bundle("--admin", f"127.0.0.1:{router.admin_port}")
@@ -112,7 +137,10 @@ def with_value(where, path, kind, value):
     return config
 
 
-VALUES = (TOKEN, f"redis://user:{TOKEN}@127.0.0.1:6379/0", f"https://user:{TOKEN}@127.0.0.1/a?key={TOKEN}", f"Bearer {TOKEN}")
+VALUES = (
+    TOKEN, f"redis://user:{TOKEN}@127.0.0.1:6379/0", f"https://user:{TOKEN}@127.0.0.1/a?key={TOKEN}", f"https://a/b?key={TOKEN}",
+    f"Bearer {TOKEN}",
+)  # fmt: skip
 
 
 def test_a_secret_in_any_key_stays_here(tmp_path):
@@ -132,11 +160,11 @@ def test_a_secret_in_any_key_stays_here(tmp_path):
             assert not [text for text in texts if TOKEN in text], (key, value)
             shown += 1
             secret |= {key} if kind == "SECRET" else set()
-    assert shown > 20 and secret == {"api_key", "rate_sharing.redis", "replicas.redis", "tracing.headers"}
+    assert shown > 20 and secret == {"api_key", "rate_sharing.redis", "replicas.redis", "tracing.endpoint", "tracing.headers"}
 
 
 @pytest.mark.parametrize("words, said", (
-    (["now"], "found `now`, expected flags alone"),
+    (["now"], "found `now`, expected flags only"),
     (["--json"], "--json: the archive has one form"),
     (["--admin", "127.0.0.1:1", "-c", "x"], "give --admin ADDR or -c FILE, not both"),
 ))

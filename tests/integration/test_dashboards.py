@@ -224,6 +224,26 @@ def test_panels_without_their_source_say_what_they_need(monkeypatch):
             assert words.split(" ")[-1] in picture
 
 
+@pytest.mark.parametrize("count, share", [("7x20", 0), ("0+60x20", 0.5)])
+def test_a_share_of_no_requests_is_zero(tmp_path, count, share):
+    """Not NaN, as 0 / 0 is. Where there are requests, half of them failed and as many were refused."""
+    route = 'instance="a",route="chat"'
+    series = [{"series": f'kvway_requests_total{{{route},status="{status}"}}', "values": count} for status in (200, 500)]
+    series += [
+        {"series": f'kvway_refused_{why}_total{{instance="a"}}', "values": values}
+        for why, values in {"service_level": count, "deadline": "0x20", "queue_full": "0x20"}.items()
+    ]
+    asked = [
+        {"expr": concrete(t["expr"]).replace("20s", "5m"), "eval_time": "15m", "exp_samples": [{"labels": "{}", "value": share}]}
+        for p, t in queries(ROOT / "deploy/grafana/router.json")
+        if p["title"] in ("Failed", "Share refused")
+    ]
+    assert len(asked) == 2
+    case = tmp_path / "case.yaml"
+    case.write_text(yaml.safe_dump({"tests": [{"interval": "1m", "input_series": series, "promql_expr_test": asked}]}))
+    promtool("test", "rules", case)
+
+
 # --- rules --------------------------------------------------------------------------------------
 
 

@@ -348,7 +348,7 @@ def test_workers_grow_by_how_late_answers_will_be(helm, tmp_path):
     (scaled,) = (each["spec"] for each in objects if each["kind"] == "ScaledObject")
     (trigger,) = scaled["triggers"]
     assert (trigger["metricType"], trigger["metadata"]["threshold"]) == ("Value", "0.8")
-    assert trigger["metadata"]["query"] == f'max({LATE}{{model="llama",quantile="0.9",}})'
+    assert trigger["metadata"]["query"] == f'max({LATE}{{model="llama",namespace="here",quantile="0.9",}})'
     assert scaled["advanced"]["horizontalPodAutoscalerConfig"]["behavior"] == scaler["spec"]["behavior"]
 
 

@@ -330,9 +330,10 @@ def busy(router, count=40):
 def test_a_dead_collector(workers, kvway, collector):
     at = collector()
     at.stop()
-    router = kvway(workers(2), config(at))
+    router = kvway(workers(2), {**config(at), "tracing.endpoint": f"{at.url}/v1/traces?token=hushed"})
     busy(router)
     until(lambda: "does not take spans" in router.log(), what="a warning")
+    assert f"endpoint={at.url}/v1/traces " in router.log() and "hushed" not in router.log()
     until(lambda: router.metric("kvway_traces_waiting_bytes") > 0, what="spans that wait")
     at.start()
     until(lambda: len(at.requests()) >= 40, seconds=60, what="all spans once the collector is back")
@@ -405,6 +406,17 @@ def test_what_waits_is_sent_when_kvway_ends(workers, kvway, collector):
     assert at.tree("last")
 
 
+def test_what_waits_for_another_try_gets_it_when_kvway_ends(workers, kvway, collector):
+    at = collector(lambda number: (503, [("retry-after", "60")], b"busy") if number < 2 else (200, (), b""))
+    router = kvway(workers(1), config(at))
+    assert ask(router, "first").status == 200
+    until(lambda: "does not take spans" in router.log(), what="a warning")
+    assert ask(router, "second").status == 200
+    router.stop()
+    assert len(at.messages) == 3 and at.messages[1][2] == at.messages[0][2]
+    assert at.tree("second")
+
+
 # --- the variables of the SDKs ---
 
 
@@ -436,7 +448,7 @@ def test_unknown_values_of_variables_are_named(workers, kvway, collector, monkey
     for name, expected in (
         ("OTEL_EXPORTER_OTLP_PROTOCOL", "http/protobuf or http/json"),
         ("OTEL_EXPORTER_OTLP_TIMEOUT", "milliseconds"),
-        ("OTEL_EXPORTER_OTLP_COMPRESSION", "gzip or none"),
+        ("OTEL_EXPORTER_OTLP_COMPRESSION", "none or gzip"),
         ("OTEL_EXPORTER_OTLP_HEADERS", "NAME=VALUE"),
     ):
         assert re.search(rf"name={name} .*expected=\"[^\"]*{expected}", log), (name, log)

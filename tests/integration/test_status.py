@@ -9,6 +9,7 @@ import re
 import select
 import signal
 import socket
+import subprocess
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -210,6 +211,22 @@ def test_a_worker_asleep(kvsim, kvway):
     target = url.split(str(router.admin_port), 1)[1]
     assert ask(router.admin_port, "POST", target, [("X-Requested-With", "curl")]).status == 200
     until(lambda: status(router)["problems"] == [], 20, "no problem any more")
+
+
+def test_a_worker_asleep_is_woken_by_tls_where_the_admin_address_speaks_it(kvsim, kvway, authority):
+    (worker,) = kvsim(1)
+    cert, key = authority.issue("admin", "IP:127.0.0.1")
+    router = kvway([worker], {"admin.tls.certificate": str(cert), "admin.tls.key": str(key)}, up=False)
+    until(lambda: router.alive() and listens(router.admin_port), 15, "the admin address")
+    assert ask(worker.port, "POST", "/sleep?level=1").status == 200
+
+    def problems():
+        argv = [PROGRAM, "top", "--once", "--json", "-c", router.config_path]
+        done = subprocess.run(argv, capture_output=True, text=True, timeout=60)
+        assert done.returncode in (0, 4), done.stderr
+        return [p["do"] for p in json.loads(done.stdout)["problems"] if p["code"] == "worker_asleep"]
+
+    assert f"'https://127.0.0.1:{router.admin_port}/broadcast/wake_up?workers=" in until(problems, 30, "the problem")[0]
 
 
 def test_a_certificate_that_expires_while_it_is_used(authority, workers, kvway):

@@ -155,6 +155,9 @@ def test_a_model_that_no_worker_has(pair):
 
     until(waits)
     assert waits()[0]["name"] == "models" and waits()[0]["at_most_ms"] == 1000
+    seen = words(one(router, "?id=the-one&model=huge&status=4xx&last=1"))
+    last_step = max(at for at, word in enumerate(seen) if word == "step")
+    assert last_step < seen.index("answer"), seen
     assert "wait         for newer lists of the workers' models, at most 1.00 s" in story(router)
 
 

@@ -11,6 +11,7 @@ from rig import tls
 from rig.client import CHAT, Client, ask, chat_body
 from rig.kubernetes import Api
 from rig.router import settle, write_config
+from rig.status import command, wait_problem
 from rig.wait import until
 from rig.worker import answer
 
@@ -111,6 +112,13 @@ def asleep(kvway, fleet, hook):
         )
 
     return make
+
+
+def test_a_fleet_scaled_to_zero_is_no_error(asleep):
+    router = asleep()
+    assert wait_problem(router, "no_worker")["severity"] == "note"
+    top = command(router, "top", "--once")
+    assert top.returncode == 0 and "the first request for a model wakes one" in top.stdout, top
 
 
 def held(router, **labels):

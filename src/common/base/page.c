@@ -46,6 +46,15 @@ void kvw_page_string(struct kvw_page *page, const char *string)
 	kvw_page_put(page, string, strlen(string));
 }
 
+void kvw_page_member(struct kvw_page *page, const char *name)
+{
+	bool first = page->len == 0 || page->data[page->len - 1] == '{';
+
+	kvw_page_string(page, first ? "\"" : ",\"");
+	kvw_page_string(page, name);
+	kvw_page_string(page, "\":");
+}
+
 size_t kvw_decimal(char *out, uint64_t value)
 {
 	char digits[20];

@@ -28,6 +28,8 @@ void kvw_page_i64(struct kvw_page *page, int64_t value);
 void kvw_page_double(struct kvw_page *page, double value);          /* 15 digits; +Inf, -Inf, NaN */
 void kvw_page_seconds(struct kvw_page *page, int64_t ns);           /* exact, for example 1.25 */
 void kvw_page_json(struct kvw_page *page, struct kvw_slice value);  /* with its quotes */
+/* Begins a member of a JSON object: its name, and a comma before it unless it is the first. */
+void kvw_page_member(struct kvw_page *page, const char *name);
 void kvw_page_label(struct kvw_page *page, struct kvw_slice value); /* inside its quotes */
 
 /*

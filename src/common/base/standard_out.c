@@ -4,6 +4,8 @@
 #include "base/standard_out.h"
 
 #include <errno.h>
+#include <stdarg.h>
+#include <stdlib.h>
 #include <string.h>
 
 void kvw_print_clean(FILE *out, const char *text, size_t len)
@@ -16,6 +18,32 @@ void kvw_print_clean(FILE *out, const char *text, size_t len)
 		fputc(c1 || p[i] < 0x20 || p[i] == 0x7F ? '?' : p[i], out);
 		i += c1;
 	}
+}
+
+void kvw_printf(FILE *out, const char *format, ...)
+{
+	bool ends = *format != '\0' && format[strlen(format) - 1] == '\n';
+	char *text = NULL;
+	va_list arguments;
+	int len;
+
+	va_start(arguments, format);
+	len = vasprintf(&text, format, arguments);
+	va_end(arguments);
+	if (len < 0)
+		return;
+	kvw_print_clean(out, text, (size_t)len - ends);
+	if (ends)
+		fputc('\n', out);
+	free(text);
+}
+
+void kvw_print_column(FILE *out, const char *text, int width)
+{
+	kvw_print_clean(out, text, strlen(text));
+	for (; *text != '\0'; text++)
+		width -= ((unsigned char)*text & 0xc0) != 0x80;
+	fprintf(out, "%*s", width > 0 ? width : 0, "");
 }
 
 bool kvw_standard_out_whole(const char *program)

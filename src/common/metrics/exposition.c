@@ -260,17 +260,13 @@ void kvw_metrics_page(
 {
 	static const char head[] =
 		"\n| Name | Type | Labels | What it is |\n|---|---|---|---|\n";
-	const struct kvw_metric_info *info = at(0);
-	bool asks = info != NULL && info->name == NULL;
+	const struct kvw_metric_info *info;
 
 	fputs(introduction, out);
-	if (asks)
-		fputc('\n', out);
-	for (size_t i = 0; asks && (info = at(i)) != NULL; i++)
+	fputc('\n', out);
+	for (size_t i = 0; (info = at(i)) != NULL; i++)
 		if (info->name == NULL)
 			put_link(out, info->help);
-	if (!asks)
-		fputs(head, out);
 	for (size_t i = 0; (info = at(i)) != NULL; i++) {
 		if (info->name == NULL)
 			fprintf(out, "\n## %s\n%s", info->help, head);

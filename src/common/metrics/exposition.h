@@ -87,8 +87,9 @@ void kvw_sample_buckets(struct kvw_exposition *out, const struct kvw_label *labe
 enum kvw_err kvw_exposition_take(
 	struct kvw_exposition *out, char **text, size_t *len) KVW_MUST_CHECK;
 
-/* Writes the page METRICS.md: its title and introduction, then a table of all metrics. at(i)
- * returns metric number i, or NULL if there are no more. Each question begins a section. */
+/* Writes the page METRICS.md: its title and introduction, then all metrics. at(i) returns line
+ * number i, or NULL if there are no more. Each question, of which the first line is one, begins a
+ * section with a table. */
 void kvw_metrics_page(
 	FILE *out, const char *introduction, const struct kvw_metric_info *(*at)(size_t i));
 

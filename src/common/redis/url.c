@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/hex.h"
 #include "redis/url.h"
 
 #define REDIS_PORT    6379
@@ -37,14 +38,6 @@ const struct kvw_redis_scheme *kvw_redis_scheme_of(const char *text)
 	return NULL;
 }
 
-static int hex_digit(char c)
-{
-	if (c >= '0' && c <= '9')
-		return c - '0';
-	c |= 0x20;
-	return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-}
-
 bool kvw_redis_url_decode(const char *text, size_t len, char *out, size_t room)
 {
 	size_t n = 0;
@@ -58,8 +51,8 @@ bool kvw_redis_url_decode(const char *text, size_t len, char *out, size_t room)
 			out[n++] = text[i];
 			continue;
 		}
-		high = i + 2 < len ? hex_digit(text[i + 1]) : -1;
-		low = high >= 0 ? hex_digit(text[i + 2]) : -1;
+		high = i + 2 < len ? kvw_hex_value(text[i + 1]) : -1;
+		low = high >= 0 ? kvw_hex_value(text[i + 2]) : -1;
 		if (low < 0 || high * 16 + low == 0)
 			return false;
 		out[n++] = (char)(high * 16 + low);

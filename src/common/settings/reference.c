@@ -37,6 +37,8 @@ static void write_key(FILE *out, const struct kvw_schema *schema, const struct k
 		key->unit[0] != '\0' ? ", " : "", key->unit);
 	if (key->type->usual != NULL)
 		fputs(key->type->usual, out);
+	else if (key->type == &kvw_type_URL && key->def[0] == '\0')
+		fputs("required", out);
 	else
 		fprintf(out, "`%s`", key->def[0] != '\0' ? key->def : "\"\"");
 	fputs(" | ", out);

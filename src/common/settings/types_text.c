@@ -366,7 +366,6 @@ TEXT_TYPE(STRING, "text", "text without control characters", parse_string);
 TEXT_TYPE(ADDRESS, "address", NULL, parse_address);
 const struct kvw_type kvw_type_URL = {
 	.name = "URL",
-	.usual = "required",
 	.size = sizeof(char *),
 	.owned = true,
 	.parse = parse_url,

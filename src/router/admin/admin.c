@@ -152,14 +152,7 @@ static void answer_reload(struct kvw_admin *admin, struct kvw_conn *conn)
 	follow_config(admin);
 	body = answer == NULL ? NULL : json_dumps(answer, JSON_INDENT(1));
 	json_decref(answer);
-	if (body == NULL) {
-		kvw_admin_http_error(conn, 500, "", "out of memory");
-		return;
-	}
-	kvw_conn_answer(conn, &(struct kvw_http_answer){.status = status,
-				      .type = "application/json",
-				      .body = {body, strlen(body)},
-				      .extra = KVW_SLICE("Cache-Control: no-store\r\n")});
+	kvw_admin_http_answer(conn, status, "application/json", kvw_slice_of(body));
 	free(body);
 }
 
@@ -200,28 +193,21 @@ static bool about_workers(struct kvw_admin *admin, struct kvw_conn *conn)
 static void answer_openapi(struct kvw_conn *conn)
 {
 	if (kvw_admin_http_method(conn, "GET, HEAD"))
-		kvw_conn_answer(conn, &(struct kvw_http_answer){.status = 200,
-					      .type = "application/json",
-					      .body = {kvw_openapi, kvw_openapi_len},
-					      .extra = KVW_SLICE("Cache-Control: no-store\r\n")});
+		kvw_admin_http_answer(conn, 200, "application/json",
+			(struct kvw_slice){kvw_openapi, kvw_openapi_len});
 }
 
 static void answer_open_metrics(struct kvw_admin *admin, struct kvw_conn *conn)
 {
-	struct kvw_slice extra = KVW_SLICE("Cache-Control: no-store\r\n");
-	char *text;
-	size_t len;
+	char *text = NULL;
+	size_t len = 0;
+	bool made;
 
 	if (!kvw_admin_http_method(conn, "GET, HEAD"))
 		return;
-	if (kvw_metrics_render(admin->deps.metrics, kvw_clock_ns(), true, &text, &len) != KVW_OK) {
-		kvw_admin_http_error(conn, 500, "", "out of memory");
-		return;
-	}
-	kvw_conn_answer(conn, &(struct kvw_http_answer){.status = 200,
-				      .type = KVW_OPEN_METRICS_TYPE,
-				      .body = {text, len},
-				      .extra = extra});
+	made = kvw_metrics_render(admin->deps.metrics, kvw_clock_ns(), true, &text, &len) == KVW_OK;
+	kvw_admin_http_answer(
+		conn, 200, KVW_OPEN_METRICS_TYPE, (struct kvw_slice){made ? text : NULL, len});
 	free(text);
 }
 
@@ -256,7 +242,7 @@ static void on_request(struct kvw_conn *conn, void *arg)
 	struct kvw_admin *admin = arg;
 	const struct kvw_head *head = &conn->clients->head;
 	struct kvw_slice path = kvw_target_path(head);
-	struct kvw_local_answer answer;
+	struct kvw_local_answer answer = {.body = NULL};
 	enum kvw_err err;
 
 	if (kvw_slice_equal(path, KVW_SLICE("/explain"))) {
@@ -291,15 +277,8 @@ static void on_request(struct kvw_conn *conn, void *arg)
 			"/usage /reload /workers /groups /broadcast /status /ui /openapi.json");
 		return;
 	}
-	if (err != KVW_OK) {
-		kvw_admin_http_error(conn, 500, "", "out of memory");
-		return;
-	}
-	kvw_conn_answer(conn,
-		&(struct kvw_http_answer){.status = answer.status,
-			.type = answer.content_type,
-			.body = {answer.body, answer.len},
-			.extra = KVW_SLICE("Cache-Control: no-store\r\n")});
+	kvw_admin_http_answer(conn, answer.status, answer.content_type,
+		(struct kvw_slice){answer.body, answer.len});
 	free(answer.body);
 }
 

@@ -47,28 +47,21 @@ static uint64_t hit_of(const uint32_t hit_tokens[KVW_TIER_COUNT])
 	return sum;
 }
 
-static void put_key(struct kvw_page *text, const char *key)
-{
-	kvw_page_string(text, ",\"");
-	kvw_page_string(text, key);
-	kvw_page_string(text, "\":");
-}
-
 static void put_text(struct kvw_page *text, const char *key, struct kvw_slice value)
 {
-	put_key(text, key);
+	kvw_page_member(text, key);
 	kvw_page_json(text, value);
 }
 
 static void put_bool(struct kvw_page *text, const char *key, bool value)
 {
-	put_key(text, key);
+	kvw_page_member(text, key);
 	kvw_page_string(text, value ? "true" : "false");
 }
 
 static void put_u64(struct kvw_page *text, const char *key, uint64_t value)
 {
-	put_key(text, key);
+	kvw_page_member(text, key);
 	kvw_page_u64(text, value);
 }
 
@@ -77,7 +70,7 @@ static void put_ms(struct kvw_page *text, const char *key, double ns)
 {
 	char number[48];
 
-	put_key(text, key);
+	kvw_page_member(text, key);
 	if (ns > -1e18 && ns < 1e18)
 		(void)snprintf(number, sizeof(number), "%.6f", ns / NS_PER_MS);
 	else /* infinite, which JSON cannot express, or longer than any clock will show */
@@ -87,18 +80,13 @@ static void put_ms(struct kvw_page *text, const char *key, double ns)
 
 static void put_tiers(struct kvw_page *text, const struct kvw_cost *cost)
 {
-	bool first = true;
-
-	put_key(text, "hit_tokens_by_tier");
+	kvw_page_member(text, "hit_tokens_by_tier");
 	kvw_page_string(text, "{");
 	for (size_t tier = 0; tier < KVW_TIER_COUNT; tier++) {
 		if (cost->hit_tokens[tier] == 0)
 			continue;
-		kvw_page_string(text, first ? "\"" : ",\"");
-		kvw_page_string(text, tier_names[tier]);
-		kvw_page_string(text, "\":");
+		kvw_page_member(text, tier_names[tier]);
 		kvw_page_u64(text, cost->hit_tokens[tier]);
-		first = false;
 	}
 	kvw_page_string(text, "}");
 }
@@ -122,11 +110,11 @@ static void put_cost(struct kvw_page *text, const struct kvw_candidate *candidat
 	if (cost->total_ns > 0) {
 		put_ms(text, "total_ms", cost->total_ns);
 	} else {
-		put_key(text, "total_ms");
+		kvw_page_member(text, "total_ms");
 		kvw_page_string(text, "null");
 	}
 	put_u64(text, "in_flight", cost->inflight);
-	put_key(text, "share");
+	kvw_page_member(text, "share");
 	kvw_page_double(text, (double)candidate->share);
 	put_bool(text, "blends", candidate->blends);
 }
@@ -139,7 +127,7 @@ static void put_coverage(
 	char name[KVW_CE_INSTANCE_MOST + 1];
 	bool first = true;
 
-	put_key(text, "cache_told_by");
+	kvw_page_member(text, "cache_told_by");
 	kvw_page_string(text, "{");
 	for (int reporter = 0; reporter < KVW_REPORTER_COUNT; reporter++) {
 		struct kvw_feed_status status;
@@ -170,7 +158,7 @@ static void put_text_or_null(struct kvw_page *text, const char *name, const char
 		put_text(text, name, kvw_slice_of(value));
 		return;
 	}
-	put_key(text, name);
+	kvw_page_member(text, name);
 	kvw_page_string(text, "null");
 }
 
@@ -240,13 +228,13 @@ static void put_workers(const struct kvw_explanation *e, struct kvw_page *text)
 
 static void put_admission(const struct kvw_explanation *e, struct kvw_page *text)
 {
-	put_key(text, "admission");
+	kvw_page_member(text, "admission");
 	kvw_page_string(text, "{\"verdict\":");
 	kvw_page_json(text, kvw_slice_of(e->admission.verdict));
 	put_ms(text, "wait_ms", (double)e->admission.wait_ns);
 	put_text(text, "reason", kvw_slice_of(e->admission.reason));
 	put_u64(text, "waiting", (uint64_t)(e->admission.waiting > 0 ? e->admission.waiting : 0));
-	put_key(text, "class");
+	kvw_page_member(text, "class");
 	if (e->admission.class != NULL)
 		kvw_page_json(text, kvw_slice_of(e->admission.class));
 	else
@@ -324,7 +312,7 @@ static void print(const struct kvw_explanation *e, struct kvw_page *text)
 	kvw_page_json(text, kvw_slice_of(e->strategy));
 	put_bool(text, "cold", e->cold);
 	put_text(text, "path", e->target);
-	put_key(text, "model");
+	kvw_page_member(text, "model");
 	if (e->model.len > 0)
 		kvw_page_json(text, e->model);
 	else

@@ -146,6 +146,18 @@ void kvw_admin_http_error(struct kvw_conn *conn, int status, const char *extra, 
 	free(text.data);
 }
 
+void kvw_admin_http_answer(
+	struct kvw_conn *conn, int status, const char *type, struct kvw_slice body)
+{
+	if (body.data == NULL)
+		kvw_admin_http_error(conn, 500, "", "out of memory");
+	else
+		kvw_conn_answer(conn, &(struct kvw_http_answer){.status = status,
+					      .type = type,
+					      .body = body,
+					      .extra = KVW_SLICE("Cache-Control: no-store\r\n")});
+}
+
 void kvw_admin_http_json_take(struct kvw_conn *conn, int status, const char *extra, json_t *body)
 {
 	char *text = body == NULL ? NULL : json_dumps(body, JSON_COMPACT | JSON_REAL_PRECISION(9)),

@@ -67,6 +67,10 @@ struct kvw_server_loop *kvw_admin_http_loop(struct kvw_admin_http *http);
 void kvw_admin_http_error(
 	struct kvw_conn *conn, int status, const char *extra, const char *message);
 
+/* Answers with a text that no cache may keep. body: data NULL: 500, out of memory. */
+void kvw_admin_http_answer(
+	struct kvw_conn *conn, int status, const char *type, struct kvw_slice body);
+
 /* Sets *value to the query's first parameter of that name, decoded, which the caller frees; NULL:
  * there is none. False: the query cannot be read. */
 bool kvw_admin_http_parameter(

@@ -315,13 +315,8 @@ static void answer_question(const struct kvw_trace *trace, const struct kvw_flee
 	} else {
 		page.failed = true;
 	}
-	if (page.failed)
-		kvw_admin_http_error(conn, 500, "", "out of memory");
-	else
-		kvw_conn_answer(conn, &(struct kvw_http_answer){.status = 200,
-					      .type = "application/x-ndjson",
-					      .body = {page.data, page.len},
-					      .extra = KVW_SLICE("Cache-Control: no-store\r\n")});
+	kvw_admin_http_answer(conn, 200, "application/x-ndjson",
+		(struct kvw_slice){page.failed ? NULL : page.data, page.len});
 out:
 	free(page.data);
 	free(matches);

@@ -23,9 +23,7 @@ const char *kvw_trace_worker_url(const struct kvw_fleet *fleet, uint32_t worker)
 
 static void put_text(struct kvw_page *out, const char *key, struct kvw_slice value)
 {
-	kvw_page_string(out, ",\"");
-	kvw_page_string(out, key);
-	kvw_page_string(out, "\":");
+	kvw_page_member(out, key);
 	kvw_page_json(out, value);
 }
 
@@ -36,9 +34,7 @@ static void put_name(struct kvw_page *out, const char *key, const char *value)
 
 static void put_number(struct kvw_page *out, const char *key, uint64_t value)
 {
-	kvw_page_string(out, ",\"");
-	kvw_page_string(out, key);
-	kvw_page_string(out, "\":");
+	kvw_page_member(out, key);
 	kvw_page_u64(out, value);
 }
 
@@ -152,8 +148,7 @@ void kvw_trace_page(const struct kvw_trace *trace, const struct kvw_fleet *fleet
 
 	kvw_page_string(out, "{\"ts\":");
 	put_time(out, story->wall_ns);
-	kvw_page_string(out, ",\"request_id\":");
-	kvw_page_json(out, kvw_trace_story_text(story, story->id_word, story->id_len));
+	put_text(out, "request_id", kvw_trace_story_text(story, story->id_word, story->id_len));
 	if (story->context.span != 0)
 		put_trace(out, story);
 	put_name(out, "route", kvw_api_name(story->api));

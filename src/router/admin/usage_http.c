@@ -72,14 +72,8 @@ static void answer(struct kvw_ledger *ledger, const struct kvw_usage_question *q
 
 	kvw_ledger_collect(ledger, wall_s);
 	kvw_usage_page(ledger, q, wall_s, &page);
-	if (page.failed)
-		kvw_admin_http_error(conn, 500, "", "out of memory");
-	else
-		kvw_conn_answer(conn, &(struct kvw_http_answer){.status = 200,
-					      .type = q->csv ? "text/csv; charset=utf-8"
-							     : "application/json",
-					      .body = {page.data, page.len},
-					      .extra = KVW_SLICE("Cache-Control: no-store\r\n")});
+	kvw_admin_http_answer(conn, 200, q->csv ? "text/csv; charset=utf-8" : "application/json",
+		(struct kvw_slice){page.failed ? NULL : page.data, page.len});
 	free(page.data);
 }
 

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "auth/keyring.h"
+#include "base/hex.h"
 
 static bool is_authorization(const struct kvw_field *field)
 {
@@ -18,14 +19,6 @@ static bool is_api_key(const struct kvw_field *field)
 
 /* --- the query --- */
 
-static int hex_value(char c)
-{
-	if (c >= '0' && c <= '9')
-		return c - '0';
-	c |= 0x20;
-	return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-}
-
 /* Returns whether clients of other services send keys in a parameter with this name.
  * Percent-escapes are decoded, and case is ignored. */
 static bool names_key(const char *text, size_t len)
@@ -36,16 +29,9 @@ static bool names_key(const char *text, size_t len)
 	size_t n = 0;
 
 	for (size_t i = 0; i < len; i++) {
-		char c = text[i];
-
-		if (c == '%' && i + 2 < len && hex_value(text[i + 1]) >= 0 &&
-			hex_value(text[i + 2]) >= 0) {
-			c = (char)(hex_value(text[i + 1]) << 4 | hex_value(text[i + 2]));
-			i += 2;
-		}
 		if (n == sizeof(name))
 			return false;
-		name[n++] = c;
+		(void)kvw_percent_byte(text, len, &i, &name[n++]);
 	}
 	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
 		if (kvw_slice_equal_nocase((struct kvw_slice){name, n}, kvw_slice_of(names[i])))

@@ -4,11 +4,11 @@
  */
 #include "bundle/command.h"
 
-#include <curl/curl.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/utsname.h>
 #include <unistd.h>
 
@@ -16,14 +16,11 @@
 #include "base/read_file.h"
 #include "bundle/archive.h"
 #include "bundle/mask.h"
-#include "cli.h"
 #include "config/write.h"
 #include "kvway/route.h"
 
 #define LOG_TAIL ((size_t)256 << 10)
 #define NAME_ROOM 128
-
-enum status { STATUS_OK, STATUS_FAILED, STATUS_USAGE, STATUS_UNREACHABLE };
 
 /* Questions to the admin address, and the files of their answers. */
 static const struct {
@@ -48,83 +45,50 @@ struct options {
 
 struct bundle {
 	struct options options;
-	struct kvw_config *config; /* the file of -c; owned; NULL: not given */
-	struct kvw_admin_where where;
-	char *key;                 /* owned; NULL: none */
+	struct kvw_admin_client client;
 	struct kvw_mask mask;
 	struct kvw_archive archive;
 	char folder[NAME_ROOM / 2]; /* in the archive */
 	FILE *summary;
-	enum status status;
-	FILE *err;
+	enum kvw_exit status;
 };
 
-static void print_help(const struct kvw_admin_line *line)
+static const char help[] =
+	"kvway bundle writes one archive with what a support case needs: the configuration, "
+	"metrics,\n"
+	"workers, the latest requests and those that failed, the end of the access log, and "
+	"versions.\n"
+	"Values of secret keys, passwords in URLs, queries and bearer tokens are replaced by "
+	KVW_MASKED ".\n"
+	"Look through it before you send it: it names hosts, models and request ids.\n"
+	"\n"
+	"Usage:\n"
+	"  kvway bundle -c FILE            of the router with this configuration\n"
+	"  kvway bundle --admin ADDR       of a router elsewhere, without its configuration\n"
+	"  kvway bundle -c FILE -o -       to standard output\n"
+	"\n"
+	"  -o, --output FILE        the archive (default kvway-bundle-TIME.tar.gz), - for "
+	"standard output\n" KVW_ADMIN_ADDRESS_HELP KVW_ADMIN_FLAGS_HELP
+	"  -h, --help               this text\n"
+	"\n"
+	"Exit status: 0 done, 1 it cannot be written, or the configuration cannot be read, 2 "
+	"wrong\n"
+	"usage, 3 it was written, but no router answers.\n";
+
+static const struct kvw_admin_flag flags[] = {
+	{.name = "output", .letter = 'o', .offset = offsetof(struct options, output)},
+	{.name = NULL},
+};
+
+static void check_output(struct kvw_admin_line *line)
 {
-	fputs("kvway bundle writes one archive with what a support case needs: the configuration, "
-	      "metrics,\n"
-	      "workers, the latest requests and those that failed, the end of the access log, and "
-	      "versions.\n"
-	      "Values of secret keys, passwords in URLs, queries and bearer tokens are replaced by "
-	      "" KVW_MASKED ".\n"
-	      "Look through it before you send it: it names hosts, models and request ids.\n"
-	      "\n"
-	      "Usage:\n"
-	      "  kvway bundle -c FILE            of the router with this configuration\n"
-	      "  kvway bundle --admin ADDR       of a router elsewhere, without its configuration\n"
-	      "  kvway bundle -c FILE -o -       to standard output\n"
-	      "\n"
-	      "  -o, --output FILE        the archive (default kvway-bundle-TIME.tar.gz), - for "
-	      "standard output\n" KVW_ADMIN_ADDRESS_HELP KVW_ADMIN_FLAGS_HELP
-	      "  -h, --help               this text\n"
-	      "\n"
-	      "Exit status: 0 done, 1 it cannot be written, or the configuration cannot be read, 2 "
-	      "wrong\n"
-	      "usage, 3 it was written, but no router answers.\n",
-		line->out);
-}
+	const struct options *options = (const struct options *)line->options;
 
-static bool take_option(struct kvw_admin_line *line, int option)
-{
-	struct options *options = line->options;
-
-	if (option != 'o')
-		return false;
-	kvw_admin_line_text(line, &options->output, "-o");
-	return true;
-}
-
-/* False: the program ends with *status. */
-static bool parse(int argc, char **argv, FILE *out, FILE *err, struct options *options,
-	enum status *status)
-{
-	static const struct option flags[] = {
-		KVW_ADMIN_FLAGS,
-		{"output", required_argument, NULL, 'o'},
-		{NULL, 0, NULL, 0},
-	};
-	struct kvw_admin_line line = {.command = "bundle",
-		.flags = flags,
-		.letters = ":c:o:h",
-		.out = out,
-		.err = err,
-		.router = &options->router,
-		.options = options,
-		.help = print_help,
-		.take = take_option};
-	bool go_on = kvw_admin_line_read(&line, argc, argv);
-
-	if (go_on && optind < argc)
-		kvw_admin_line_wrong(&line, "found `%s`, expected flags alone", argv[optind]);
-	if (go_on && !line.bad)
-		kvw_admin_line_check(&line, &options->router);
-	if (go_on && !line.bad && options->router.json)
-		kvw_admin_line_wrong(&line, "--json: the archive has one form");
-	if (go_on && !line.bad && options->output != NULL && strcmp(options->output, "-") == 0 &&
-		isatty(STDOUT_FILENO))
-		kvw_admin_line_wrong(&line, "-o -: standard output is a terminal");
-	*status = line.bad ? STATUS_USAGE : STATUS_OK;
-	return go_on && !line.bad;
+	if (options->router.json)
+		kvw_admin_line_wrong(line, "--json: the archive has one form");
+	else if (options->output != NULL && strcmp(options->output, "-") == 0 &&
+		 isatty(STDOUT_FILENO))
+		kvw_admin_line_wrong(line, "-o -: standard output is a terminal");
 }
 
 /* Adds a file, without secrets, and a line to the summary. */
@@ -135,7 +99,7 @@ static void add(struct bundle *b, const char *file, const char *data, size_t len
 
 	if (kvw_mask_text(&b->mask, data, len, &clean, &clean_len) != KVW_OK) {
 		fprintf(b->summary, "%s: left out: out of memory\n", file);
-		b->status = STATUS_FAILED;
+		b->status = KVW_EXIT_FAILED;
 		return;
 	}
 	(void)snprintf(name, sizeof(name), "%s/%s", b->folder, file);
@@ -146,28 +110,31 @@ static void add(struct bundle *b, const char *file, const char *data, size_t len
 
 static void add_config(struct bundle *b)
 {
+	const struct kvw_config *config = b->client.config;
 	char *text = NULL;
 	size_t len = 0;
-	FILE *to = b->config == NULL ? NULL : open_memstream(&text, &len);
+	FILE *to = config == NULL ? NULL : open_memstream(&text, &len);
+	bool whole = to != NULL && kvw_config_write(to, config, kvw_strategies) == KVW_OK;
 
-	if (b->config == NULL) {
+	if (to != NULL)
+		whole = fclose(to) == 0 && whole;
+	if (config == NULL) {
 		fputs("config.yaml: left out: give -c FILE\n", b->summary);
-		return;
-	}
-	if (to == NULL || kvw_config_write(to, b->config, kvw_strategies) != KVW_OK) {
-		fputs("config.yaml: left out: out of memory\n", b->summary);
-		b->status = STATUS_FAILED;
-	}
-	if (to != NULL && fclose(to) == 0 && b->status == STATUS_OK)
+	} else if (whole) {
 		add(b, "config.yaml", text, len, b->options.router.config);
+	} else {
+		fputs("config.yaml: left out: out of memory\n", b->summary);
+		b->status = KVW_EXIT_FAILED;
+	}
 	free(text);
 }
 
-/* Adds the end of the access log, if that is a file. */
+/* Adds the end of the access log, if that is a file: to read from a pipe would take lines away. */
 static void add_log(struct bundle *b)
 {
-	const char *path = b->config == NULL ? "off" : b->config->log_access;
-	char *text = malloc(LOG_TAIL);
+	const char *path = b->client.config == NULL ? "off" : b->client.config->log_access;
+	char *text = malloc(LOG_TAIL), *begin = NULL;
+	struct stat about;
 	size_t len = 0;
 	int fd;
 
@@ -176,10 +143,16 @@ static void add_log(struct bundle *b)
 	fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
 	if (fd >= 0)
 		(void)lseek(fd, -(off_t)LOG_TAIL, SEEK_END); /* a shorter file is read whole */
-	if (text == NULL || fd < 0 || kvw_read_all(fd, text, LOG_TAIL, &len) != KVW_OK)
+	if (fd >= 0 && fstat(fd, &about) == 0 && !S_ISREG(about.st_mode))
+		fprintf(b->summary, "access_log.jsonl: left out: %s is no file\n", path);
+	else if (text == NULL || fd < 0 || kvw_read_all(fd, text, LOG_TAIL, &len) != KVW_OK)
 		fprintf(b->summary, "access_log.jsonl: left out: %s: %s\n", path, strerror(errno));
+	else if (len == LOG_TAIL) /* secrets are not known in the rest of a line */
+		begin = memchr(text, '\n', len);
 	else
-		add(b, "access_log.jsonl", text, len, path);
+		begin = text;
+	if (begin != NULL)
+		add(b, "access_log.jsonl", begin, len - (size_t)(begin - text), path);
 	if (fd >= 0)
 		close(fd);
 out:
@@ -189,23 +162,21 @@ out:
 /* Asks all questions, as long as a router answers. */
 static void add_answers(struct bundle *b)
 {
-	for (size_t i = 0; i < QUESTIONS; i++) {
-		const struct kvw_admin_question question = {
-			.method = "GET", .target = questions[i].target, .key = b->key};
-		struct kvw_admin_reply reply = {0};
-		char why[CURL_ERROR_SIZE], what[32];
-		enum kvw_err err = kvw_admin_client_ask(&b->where, &question, why, &reply);
+	for (size_t i = 0; i < QUESTIONS && b->status != KVW_EXIT_UNREACHABLE; i++) {
+		const struct kvw_admin_question question = {.path = questions[i].target};
+		struct kvw_admin_reply reply;
+		enum kvw_exit asked = kvw_admin_client_ask(&b->client, &question, &reply);
+		char what[32];
 
-		if (err == KVW_EIO) {
-			kvw_admin_client_missed(&b->where, "bundle", why, "", b->err);
-			fprintf(b->summary, "%s and what follows: left out: %s\n",
-				questions[i].file, why);
-			b->status = STATUS_UNREACHABLE;
-			return;
+		if (asked == KVW_EXIT_OK) {
+			(void)snprintf(what, sizeof(what), "status %ld", reply.status);
+			add(b, questions[i].file, reply.body, reply.len, what);
+			free(reply.body);
+			continue;
 		}
-		(void)snprintf(what, sizeof(what), "status %ld", reply.status);
-		add(b, questions[i].file, reply.body == NULL ? "" : reply.body, reply.len, what);
-		free(reply.body);
+		b->status = asked;
+		fprintf(b->summary, "%s%s: left out: %s\n", questions[i].file,
+			asked == KVW_EXIT_UNREACHABLE ? " and what follows" : "", b->client.why);
 	}
 }
 
@@ -215,7 +186,7 @@ static void begin_summary(struct bundle *b, const char *time_text)
 
 	fprintf(b->summary,
 		"kvway bundle %s\nversion of this program: kvway %s\nadmin address: %s\n",
-		time_text, KVW_VERSION, b->where.address);
+		time_text, KVW_VERSION, b->client.address);
 	if (uname(&system) == 0)
 		fprintf(b->summary, "system: %s %s %s\n", system.sysname, system.release,
 			system.machine);
@@ -232,7 +203,7 @@ static void fill(struct bundle *b, const char *time_text)
 
 	b->summary = open_memstream(&text, &len);
 	if (b->summary == NULL) {
-		b->status = STATUS_FAILED;
+		b->status = kvw_admin_client_fail(&b->client, "out of memory");
 		return;
 	}
 	begin_summary(b, time_text);
@@ -263,61 +234,54 @@ static void write_archive(struct bundle *b)
 		     ? dup(STDOUT_FILENO)
 		     : open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
 	if (fd < 0) {
-		fprintf(b->err, "kvway bundle: %s: %s\n", path, strerror(errno));
-		b->status = STATUS_FAILED;
+		b->status = kvw_admin_client_fail(&b->client, "%s: %s", path, strerror(errno));
 		return;
 	}
 	if (kvw_archive_take(&b->archive, fd, now) != KVW_OK) {
-		fputs("kvway bundle: out of memory\n", b->err);
-		b->status = STATUS_FAILED;
+		b->status = kvw_admin_client_fail(&b->client, "out of memory");
 		return;
 	}
 	fill(b, time_text);
-	if (kvw_archive_end(&b->archive) != KVW_OK) {
-		fprintf(b->err, "kvway bundle: %s: it cannot be written\n", path);
-		b->status = STATUS_FAILED;
-	} else {
-		fprintf(b->err, "kvway bundle: wrote %s; look through it before you send it\n",
-			path);
-	}
+	if (kvw_archive_end(&b->archive) != KVW_OK)
+		b->status = kvw_admin_client_fail(&b->client, "%s: it cannot be written", path);
+	else
+		fprintf(b->client.err,
+			"kvway bundle: wrote %s; look through it before you send it\n", path);
 }
 
 /* Finds the router to ask, and the secrets. */
-static void prepare(struct bundle *b)
+static enum kvw_exit prepare(struct bundle *b)
 {
-	const struct kvw_admin_options *router = &b->options.router;
+	struct kvw_admin_client *client = &b->client;
+	enum kvw_exit status = kvw_admin_client_open(client);
 
-	b->status = STATUS_FAILED;
-	if (router->config != NULL &&
-		kvw_cli_load_file(router->config, b->err, &b->config) != KVW_OK)
-		return;
-	if (kvw_admin_client_find(router, b->config, "bundle", b->err, &b->where) != KVW_OK) {
-		b->status = STATUS_USAGE;
-		return;
-	}
-	if (router->key_file != NULL) {
-		b->key = kvw_admin_client_key(router->key_file, "bundle", b->err);
-		if (b->key == NULL)
-			return;
-	}
-	if (kvw_mask_add(&b->mask, b->key) == KVW_OK &&
-		(b->config == NULL || kvw_mask_add_config(&b->mask, b->config) == KVW_OK))
-		b->status = STATUS_OK;
-	else
-		fputs("kvway bundle: out of memory\n", b->err);
+	if (status == KVW_EXIT_OK &&
+		(kvw_mask_add(&b->mask, client->key) != KVW_OK ||
+			(client->config != NULL &&
+				kvw_mask_add_config(&b->mask, client->config) != KVW_OK)))
+		status = kvw_admin_client_fail(client, "out of memory");
+	return status;
 }
 
 int kvw_bundle_command(int argc, char **argv, FILE *out, FILE *err)
 {
-	struct bundle b = {.err = err};
+	struct bundle b = {.client = {.command = "bundle", .out = out, .err = err}};
+	struct kvw_admin_line line = {.command = "bundle",
+		.help = help,
+		.flags = flags,
+		.stray = "expected flags only",
+		.check = check_output,
+		.out = out,
+		.err = err,
+		.options = &b.options.router};
 
-	if (!parse(argc, argv, out, err, &b.options, &b.status))
+	b.client.options = &b.options.router;
+	if (!kvw_admin_line_read(&line, argc, argv, &b.status))
 		return (int)b.status;
-	prepare(&b);
-	if (b.status == STATUS_OK)
+	b.status = prepare(&b);
+	if (b.status == KVW_EXIT_OK)
 		write_archive(&b);
 	kvw_mask_finish(&b.mask);
-	free(b.key);
-	kvw_config_destroy(b.config);
+	kvw_admin_client_close(&b.client);
 	return (int)b.status;
 }

@@ -1,15 +1,15 @@
 /*
- * cold.c - makes an explanation from a configuration file alone.
+ * cold.c - see cold.h.
  *
- * Builds a fleet of the file's workers, without connecting to them, and the configured strategy,
+ * It builds a fleet of the file's workers, without connecting to them, and the configured strategy,
  * both in their state after a start: no worker probed, no request in flight, nothing learned.
  */
-#include <stdlib.h>
+#include "explain/cold.h"
+
 #include <string.h>
 
-#include "fleet/settings.h"
 #include "base/clock.h"
-#include "explain/ask.h"
+#include "fleet/settings.h"
 #include "proxy/dry.h"
 
 /* Adds "Name: value" lines to the head that the admin address would have received. */

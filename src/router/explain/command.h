@@ -6,8 +6,8 @@
 
 #include <stdio.h>
 
-/* argv[0] is the word `explain`. Reads the request from `in`. Returns the program's exit status, an
- * enum kvw_explain_status. */
-int kvw_explain_command(int argc, char **argv, FILE *in, FILE *out, FILE *err);
+/* argv[0] is the word `explain`. Reads the request from standard input. Returns the
+ * program's exit status, an enum kvw_exit. */
+int kvw_explain_command(int argc, char **argv, FILE *out, FILE *err);
 
 #endif

@@ -9,22 +9,10 @@
 #include <jansson.h>
 #include <string.h>
 
+#include "admin_json.h"
 #include "base/standard_out.h"
 
 #define URL_WIDTH_MAX 60
-
-/* Returns the text of a member; "" if there is none. */
-static const char *text_of(const json_t *object, const char *key)
-{
-	const char *text = json_string_value(json_object_get(object, key));
-
-	return text != NULL ? text : "";
-}
-
-static void put_text(FILE *out, const char *text)
-{
-	kvw_print_clean(out, text, strlen(text));
-}
 
 static void put_number(FILE *out, const json_t *worker, const char *key, int width, int digits)
 {
@@ -41,7 +29,7 @@ static int url_width(const json_t *workers)
 	int width = (int)strlen("worker");
 
 	for (size_t i = 0; i < json_array_size(workers); i++) {
-		size_t len = strlen(text_of(json_array_get(workers, i), "worker"));
+		size_t len = strlen(kvw_json_text(json_array_get(workers, i), "worker"));
 
 		if ((int)len > width)
 			width = len < URL_WIDTH_MAX ? (int)len : URL_WIDTH_MAX;
@@ -51,12 +39,9 @@ static int url_width(const json_t *workers)
 
 static void put_worker(FILE *out, const json_t *worker, int width)
 {
-	const char *url = text_of(worker, "worker");
-	size_t len = strlen(url);
+	double fragments = kvw_json_number(worker, "fragment_tokens");
 
-	put_text(out, url);
-	for (size_t i = len; i < (size_t)width; i++)
-		fputc(' ', out);
+	kvw_print_column(out, kvw_json_text(worker, "worker"), width);
 	put_number(out, worker, "hit_tokens", 7, 0);
 	put_number(out, worker, "queue_ms", 9, 2);
 	put_number(out, worker, "prefill_ms", 10, 2);
@@ -65,11 +50,9 @@ static void put_worker(FILE *out, const json_t *worker, int width)
 	put_number(out, worker, "evict_ms", 8, 2);
 	put_number(out, worker, "total_ms", 9, 2);
 	put_number(out, worker, "in_flight", 9, 0);
-	fputs("  ", out);
-	put_text(out, text_of(worker, "verdict"));
-	if (json_number_value(json_object_get(worker, "fragment_tokens")) > 0)
-		fprintf(out, "; %.0f tokens more in fragments",
-			json_number_value(json_object_get(worker, "fragment_tokens")));
+	kvw_printf(out, "  %s", kvw_json_text(worker, "verdict"));
+	if (fragments > 0)
+		fprintf(out, "; %.0f tokens more in fragments", fragments);
 	fputc('\n', out);
 }
 
@@ -96,7 +79,7 @@ static const char *words_of(const char *reason)
 
 static void put_promise(FILE *out, const json_t *promise, const char *key, const char *what)
 {
-	double ms = json_number_value(json_object_get(promise, key));
+	double ms = kvw_json_number(promise, key);
 
 	if (ms > 0)
 		fprintf(out, ", promised %.0f ms %s", ms, what);
@@ -106,21 +89,17 @@ static void put_promise(FILE *out, const json_t *promise, const char *key, const
 static void put_admission(FILE *out, const json_t *admission)
 {
 	const json_t *promise = json_object_get(admission, "promise");
-	double wait_ms = json_number_value(json_object_get(admission, "wait_ms"));
-	const char *class = text_of(admission, "class");
+	double wait_ms = kvw_json_number(admission, "wait_ms");
+	const char *class = kvw_json_text(admission, "class");
 
 	if (!json_is_object(admission))
 		return;
-	fputs("Admission, estimated: ", out);
-	put_text(out, text_of(admission, "verdict"));
+	kvw_printf(out, "Admission, estimated: %s", kvw_json_text(admission, "verdict"));
 	if (wait_ms > 0)
 		fprintf(out, ", %.0f ms until it can be sent", wait_ms);
-	fputs(": ", out);
-	put_text(out, words_of(text_of(admission, "reason")));
-	if (*class != '\0') {
-		fputs("; class ", out);
-		put_text(out, class);
-	}
+	kvw_printf(out, ": %s", words_of(kvw_json_text(admission, "reason")));
+	if (*class != '\0')
+		kvw_printf(out, "; class %s", class);
 	put_promise(out, promise, "ttft_ms", "to the first token");
 	put_promise(out, promise, "ttft_per_1k_tokens_ms", "more for 1,000 tokens of the prompt");
 	put_promise(out, promise, "tpot_ms", "per token");
@@ -131,12 +110,12 @@ static void put_admission(FILE *out, const json_t *admission)
 static void put_limit(FILE *out, const json_t *party, const char *key, const char *what)
 {
 	const json_t *limit = json_object_get(party, key);
-	double reset_ms = json_number_value(json_object_get(limit, "reset_ms"));
+	double reset_ms = kvw_json_number(limit, "reset_ms");
 
 	if (!json_is_object(limit))
 		return;
-	fprintf(out, "; %.0f of %.0f %s", json_number_value(json_object_get(limit, "remaining")),
-		json_number_value(json_object_get(limit, "limit")), what);
+	fprintf(out, "; %.0f of %.0f %s", kvw_json_number(limit, "remaining"),
+		kvw_json_number(limit, "limit"), what);
 	if (reset_ms > 0)
 		fprintf(out, ", all in %.1f s", reset_ms / 1000);
 }
@@ -146,15 +125,10 @@ static void put_limits(FILE *out, const json_t *limits)
 	for (size_t i = 0; i < json_array_size(limits); i++) {
 		const json_t *party = json_array_get(limits, i);
 
-		fputs("Left of ", out);
-		put_text(out, text_of(party, "of"));
-		fputs(" ", out);
-		put_text(out, text_of(party, "name"));
-		if (*text_of(party, "served_as") != '\0') {
-			fputs(" (served as ", out);
-			put_text(out, text_of(party, "served_as"));
-			fputs(")", out);
-		}
+		kvw_printf(out, "Left of %s %s", kvw_json_text(party, "of"),
+			kvw_json_text(party, "name"));
+		if (*kvw_json_text(party, "served_as") != '\0')
+			kvw_printf(out, " (served as %s)", kvw_json_text(party, "served_as"));
 		put_limit(out, party, "requests_per_minute", "requests a minute");
 		put_limit(out, party, "tokens_per_minute", "tokens a minute");
 		put_limit(out, party, "tokens_per_day", "tokens a day");
@@ -163,54 +137,33 @@ static void put_limits(FILE *out, const json_t *limits)
 	}
 }
 
-/* Prints the group, if the model has groups. */
-static void put_group(FILE *out, const json_t *root)
-{
-	const char *group = text_of(root, "group");
-
-	if (*group == '\0')
-		return;
-	fputs(", group ", out);
-	put_text(out, group);
-	fputs(" (by ", out);
-	put_text(out, text_of(root, "group_by"));
-	fputs(")", out);
-}
-
 /* Prints those steps that had a result. */
 static void put_steps(FILE *out, const json_t *steps)
 {
 	for (size_t i = 0; i < json_array_size(steps); i++) {
 		const json_t *step = json_array_get(steps, i);
+		const char *why = kvw_json_text(step, "why");
 
-		if (*text_of(step, "why") == '\0')
-			continue;
-		fputs("Step ", out);
-		put_text(out, text_of(step, "step"));
-		fputs(": ", out);
-		put_text(out, text_of(step, "verdict"));
-		fputs("; ", out);
-		put_text(out, text_of(step, "why"));
-		fputs(".\n", out);
+		if (*why != '\0')
+			kvw_printf(out, "Step %s: %s; %s.\n", kvw_json_text(step, "step"),
+				kvw_json_text(step, "verdict"), why);
 	}
 }
 
 static void put_request(FILE *out, const json_t *root)
 {
-	double tokens = json_number_value(json_object_get(root, "prompt_tokens"));
-	const char *model = text_of(root, "model");
+	double tokens = kvw_json_number(root, "prompt_tokens");
+	const char *model = kvw_json_text(root, "model"), *group = kvw_json_text(root, "group");
 
 	if (json_is_true(json_object_get(root, "cold")))
 		fputs("Cold: no router was asked. Every worker is taken to be usable and idle, "
 		      "with nothing cached.\n",
 			out);
-	fputs("Strategy ", out);
-	put_text(out, text_of(root, "strategy"));
-	fputs(", model ", out);
-	put_text(out, *model != '\0' ? model : "not named");
-	put_group(out, root);
-	fputs(", POST ", out);
-	put_text(out, text_of(root, "path"));
+	kvw_printf(out, "Strategy %s, model %s", kvw_json_text(root, "strategy"),
+		*model != '\0' ? model : "not named");
+	if (*group != '\0')
+		kvw_printf(out, ", group %s (by %s)", group, kvw_json_text(root, "group_by"));
+	kvw_printf(out, ", POST %s", kvw_json_text(root, "path"));
 	if (tokens > 0)
 		fprintf(out, ", about %.0f token%s.\n", tokens, tokens > 1 ? "s" : "");
 	else
@@ -230,33 +183,28 @@ static void put_request(FILE *out, const json_t *root)
 static void put_coverages(FILE *out, const json_t *root)
 {
 	const json_t *workers = json_object_get(root, "workers");
-	const char *tokens = text_of(root, "tokens_from");
+	const char *tokens = kvw_json_text(root, "tokens_from");
 
 	if (*tokens == '\0')
 		return;
-	fputs("\nTokens of the prompt: from ", out);
-	put_text(out, tokens);
-	fputs(".\n", out);
+	fputc('\n', out);
+	kvw_printf(out, "Tokens of the prompt: from %s.\n", tokens);
 	for (size_t i = 0; i < json_array_size(workers); i++) {
 		const json_t *worker = json_array_get(workers, i), *reporter;
 		json_t *told = json_object_get(worker, "cache_told_by");
 		const char *name;
 
-		put_text(out, text_of(worker, "worker"));
-		fputs(json_is_true(json_object_get(worker, "exact")) ? ": exact" : ": by text",
-			out);
+		kvw_printf(out, "%s: %s", kvw_json_text(worker, "worker"),
+			json_is_true(json_object_get(worker, "exact")) ? "exact" : "by text");
 		json_object_foreach (told, name, reporter) {
-			fprintf(out, "; %s ", name);
-			put_text(out, text_of(reporter, "coverage"));
-			if (*text_of(reporter, "instance") != '\0') {
-				fputs(" by ", out);
-				put_text(out, text_of(reporter, "instance"));
-			}
-			if (*text_of(reporter, "wrong") != '\0') {
-				fputs(" (", out);
-				put_text(out, text_of(reporter, "wrong"));
-				fputs(")", out);
-			}
+			const char *instance = kvw_json_text(reporter, "instance");
+			const char *wrong = kvw_json_text(reporter, "wrong");
+
+			kvw_printf(out, "; %s %s", name, kvw_json_text(reporter, "coverage"));
+			if (*instance != '\0')
+				kvw_printf(out, " by %s", instance);
+			if (*wrong != '\0')
+				kvw_printf(out, " (%s)", wrong);
 		}
 		fputc('\n', out);
 	}
@@ -264,27 +212,20 @@ static void put_coverages(FILE *out, const json_t *root)
 
 static void put_decision(FILE *out, const json_t *root)
 {
-	double cached = json_number_value(json_object_get(root, "predicted_cached_tokens"));
-	double fragments = json_number_value(json_object_get(root, "predicted_fragment_tokens"));
+	double cached = kvw_json_number(root, "predicted_cached_tokens");
+	double fragments = kvw_json_number(root, "predicted_fragment_tokens");
 
 	fputc('\n', out);
-	put_text(out, text_of(root, "worker"));
-	fputs(" would serve it (", out);
-	put_text(out, text_of(root, "reason"));
-	fputs("): ", out);
-	put_text(out, text_of(root, "why"));
+	kvw_printf(out, "%s would serve it (%s): %s", kvw_json_text(root, "worker"),
+		kvw_json_text(root, "reason"), kvw_json_text(root, "why"));
 	if (cached > 0)
 		fprintf(out, "; %.0f tokens of it are expected to be cached", cached);
 	if (fragments > 0)
 		fprintf(out, ", %.0f of them in fragments", fragments);
 	fputs(".\n", out);
-	if (*text_of(root, "knowledge") != '\0') {
-		fputs("Knowledge: ", out);
-		put_text(out, text_of(root, "knowledge"));
-		fputs(": ", out);
-		put_text(out, text_of(root, "knowledge_why"));
-		fputs(".\n", out);
-	}
+	if (*kvw_json_text(root, "knowledge") != '\0')
+		kvw_printf(out, "Knowledge: %s: %s.\n", kvw_json_text(root, "knowledge"),
+			kvw_json_text(root, "knowledge_why"));
 }
 
 enum kvw_err kvw_explain_table_print(struct kvw_slice json, FILE *out)
@@ -293,7 +234,7 @@ enum kvw_err kvw_explain_table_print(struct kvw_slice json, FILE *out)
 	const json_t *workers = json_object_get(root, "workers");
 	int width = url_width(workers);
 
-	if (!json_is_array(workers) || *text_of(root, "worker") == '\0') {
+	if (!json_is_array(workers) || *kvw_json_text(root, "worker") == '\0') {
 		json_decref(root);
 		return KVW_EPROTO;
 	}
@@ -307,20 +248,4 @@ enum kvw_err kvw_explain_table_print(struct kvw_slice json, FILE *out)
 	put_decision(out, root);
 	json_decref(root);
 	return KVW_OK;
-}
-
-void kvw_explain_error_print(long status, struct kvw_slice json, FILE *err)
-{
-	json_t *root = json_loadb(json.data, json.len, 0, NULL);
-	const char *message = text_of(json_object_get(root, "error"), "message");
-
-	fprintf(err, "kvway explain: ");
-	if (*message != '\0') {
-		put_text(err, message);
-	} else {
-		fprintf(err, "what answers is no kvway that explains: status %ld, ", status);
-		kvw_print_clean(err, json.data, json.len < 200 ? json.len : 200);
-	}
-	fputc('\n', err);
-	json_decref(root);
 }

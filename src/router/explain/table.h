@@ -1,5 +1,5 @@
 /*
- * explain_table.h - prints an explanation for people.
+ * table.h - prints an explanation for people.
  */
 #ifndef KVW_EXPLAIN_TABLE_H
 #define KVW_EXPLAIN_TABLE_H
@@ -12,9 +12,5 @@
 /* json is the answer of POST /explain with status 200. KVW_EPROTO: it has another format, and
  * nothing was printed. */
 enum kvw_err kvw_explain_table_print(struct kvw_slice json, FILE *out) KVW_MUST_CHECK;
-
-/* Prints the message of an error in OpenAI's form to `err`; the whole text if it has another
- * form. */
-void kvw_explain_error_print(long status, struct kvw_slice json, FILE *err);
 
 #endif

@@ -172,11 +172,6 @@ static const char *verdict(enum kvw_beyond beyond)
 	return beyond == KVW_BEYOND_YES ? "yes" : beyond == KVW_BEYOND_NO ? "no" : "";
 }
 
-static void put_name(FILE *out, const char *text)
-{
-	kvw_print_clean(out, text, strlen(text));
-}
-
 /* --- fidelity --- */
 
 static double compared(const struct kvw_fidelity_samples *f)
@@ -215,8 +210,7 @@ static void print_fidelity(const struct kvw_comparison *c, FILE *out)
 
 void kvw_comparison_print(const struct kvw_comparison *c, FILE *out)
 {
-	fputs("Model ", out);
-	put_name(out, c->model);
+	kvw_printf(out, "Model %s", c->model);
 	if (c->seconds > 0)
 		fprintf(out, ", requests that ended within %.0f s:\n\n", c->seconds);
 	else

@@ -7,21 +7,9 @@
 #ifndef KVW_GROUPS_OPTIONS_H
 #define KVW_GROUPS_OPTIONS_H
 
-#include <stdbool.h>
-#include <stddef.h>
 #include <stdint.h>
-#include <stdio.h>
 
 #include "admin_options.h"
-#include "kvway/err.h"
-
-/* Exit statuses of both. */
-enum kvw_groups_status {
-	KVW_GROUPS_OK = 0,
-	KVW_GROUPS_FAILED = 1, /* the router refused the request, or does not have these groups */
-	KVW_GROUPS_USAGE = 2,       /* the command line is wrong */
-	KVW_GROUPS_UNREACHABLE = 3, /* no router answers */
-};
 
 enum kvw_groups_verb {
 	KVW_GROUPS_LIST,
@@ -31,11 +19,10 @@ enum kvw_groups_verb {
 
 /* Borrowed from argv. */
 struct kvw_groups_options {
+	struct kvw_admin_options router;
 	enum kvw_groups_verb verb;
-	const char *command; /* "groups" or "compare" */
 	char **names;
 	size_t name_count;
-	struct kvw_admin_options router;
 	const char *model; /* for COMPARE; NULL: not given */
 	const char *interval;
 	int64_t interval_ms; /* for COMPARE; 0: since the start of the router */
@@ -44,6 +31,6 @@ struct kvw_groups_options {
 /* argv[0] is the word `groups` or `compare`. Returns false if the program is to exit with *status.
  * Help is written to out, errors to err. The order of argv may change. */
 bool kvw_groups_options_parse(int argc, char **argv, FILE *out, FILE *err,
-	struct kvw_groups_options *options, enum kvw_groups_status *status) KVW_MUST_CHECK;
+	struct kvw_groups_options *options, enum kvw_exit *status) KVW_MUST_CHECK;
 
 #endif

@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/hex.h"
 #include "openai/api_path.h"
 
 #define SEGMENT  48 /* longest kept segment in bytes; the longest known one has 43 */
@@ -194,14 +195,6 @@ static const struct known_path known_paths[] = {
 	LORA("/v1/unload_lora_adapter"),
 };
 
-static int hex_value(char c)
-{
-	if (c >= '0' && c <= '9')
-		return c - '0';
-	c |= 0x20;
-	return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-}
-
 /* Returns the path of a target: the part after scheme and authority, and before the query or
  * fragment. */
 static struct kvw_slice path_of(struct kvw_slice target)
@@ -266,14 +259,9 @@ static void fold_path(struct folded *folded, struct kvw_slice path)
 	folded->len = folded->count = 0;
 	folded->winding = false;
 	for (size_t i = 0; i < path.len; i++) {
-		char c = path.data[i];
+		char c;
 
-		if (c == '%' && i + 2 < path.len && hex_value(path.data[i + 1]) >= 0 &&
-			hex_value(path.data[i + 2]) >= 0) {
-			c = (char)(hex_value(path.data[i + 1]) << 4 | hex_value(path.data[i + 2]));
-			i += 2;
-			folded->winding |= c == '/';
-		}
+		folded->winding |= kvw_percent_byte(path.data, path.len, &i, &c) && c == '/';
 		if (c == '/') {
 			fold_segment(folded, segment, len);
 			len = 0;
@@ -408,16 +396,10 @@ static size_t decode(char *out, struct kvw_slice text, bool form)
 	size_t len = 0;
 
 	for (size_t i = 0; i < text.len; i++) {
-		char c = text.data[i];
-
-		if (c == '%' && i + 2 < text.len && hex_value(text.data[i + 1]) >= 0 &&
-			hex_value(text.data[i + 2]) >= 0) {
-			c = (char)(hex_value(text.data[i + 1]) << 4 | hex_value(text.data[i + 2]));
-			i += 2;
-		} else if (form && c == '+') {
-			c = ' ';
-		}
-		out[len++] = c;
+		if (!kvw_percent_byte(text.data, text.len, &i, &out[len]) && form &&
+			out[len] == '+')
+			out[len] = ' ';
+		len++;
 	}
 	return len;
 }

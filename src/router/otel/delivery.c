@@ -64,14 +64,10 @@ static bool add_fields(struct kvw_delivery *delivery)
 		ok = ok && add_field(delivery, "Content-Encoding: gzip");
 	for (size_t i = 0; ok && i < settings->header_count; i++) {
 		const struct kvw_otel_pair *pair = &settings->headers[i];
-		size_t size = strlen(pair->name) + strlen(pair->value) + 3;
-		char *line = malloc(size);
+		char *line = NULL;
 
-		ok = line != NULL;
-		if (ok) {
-			(void)snprintf(line, size, "%s: %s", pair->name, pair->value);
-			ok = add_field(delivery, line);
-		}
+		ok = asprintf(&line, "%s: %s", pair->name, pair->value) >= 0 &&
+		     add_field(delivery, line);
 		free(line);
 	}
 	return ok;

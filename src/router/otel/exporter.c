@@ -12,9 +12,7 @@
  */
 #include "otel/exporter.h"
 
-#include <errno.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/queue.h>
@@ -161,12 +159,19 @@ static void empty_outboxes(struct kvw_otel *otel, int64_t now_ns)
 
 /* --- from batches to the collector --- */
 
+/* Returns the length of the endpoint without its query, which may have a token. */
+static int shown_len(const char *endpoint)
+{
+	return (int)strcspn(endpoint, "?");
+}
+
 static void complain(struct kvw_otel *otel, int64_t now_ns, const char *what, const char *why)
 {
 	if (otel->complained_ns != 0 && now_ns - otel->complained_ns < COMPLAIN_NS)
 		return;
 	otel->complained_ns = now_ns;
-	kvw_warn("otel", "%s endpoint=%s why=\"%s\"", what, otel->deps.settings->endpoint, why);
+	kvw_warn("otel", "%s endpoint=%.*s why=\"%s\"", what,
+		shown_len(otel->deps.settings->endpoint), otel->deps.settings->endpoint, why);
 }
 
 /* Ends the first batch. */
@@ -277,6 +282,7 @@ static void *exporter_main(void *arg)
 	while (!atomic_load_explicit(&otel->stop, memory_order_acquire))
 		take_turn(otel);
 	until_ns = kvw_clock_ns() + STOP_NS;
+	otel->next_ns = 0; /* the last try, and those behind it have their first one */
 	do
 		take_turn(otel);
 	while (has_spans(otel) && kvw_clock_ns() < until_ns);
@@ -285,28 +291,10 @@ static void *exporter_main(void *arg)
 	return NULL;
 }
 
-static enum kvw_err start_thread(struct kvw_otel *otel)
-{
-	sigset_t all, old;
-	int failed;
-
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &old);
-	failed = pthread_create(&otel->thread, NULL, exporter_main, otel);
-	pthread_sigmask(SIG_SETMASK, &old, NULL);
-	if (failed != 0) {
-		errno = failed;
-		return KVW_EIO;
-	}
-	otel->started = true;
-	return KVW_OK;
-}
-
 enum kvw_err kvw_otel_start(const struct kvw_otel_deps *deps, struct kvw_otel **out)
 {
 	struct kvw_otel *otel = calloc(1, sizeof(*otel));
 	const struct kvw_fleet *fleet = deps->fleet;
-	enum kvw_err err = KVW_ENOMEM;
 
 	if (otel == NULL)
 		return KVW_ENOMEM;
@@ -321,15 +309,15 @@ enum kvw_err kvw_otel_start(const struct kvw_otel_deps *deps, struct kvw_otel **
 	};
 	TAILQ_INIT(&otel->closed);
 	otel->spans = malloc(sizeof(*otel->spans));
-	if (otel->spans != NULL)
-		err = kvw_delivery_create(deps->settings, &otel->delivery);
-	if (err == KVW_OK)
-		err = start_thread(otel);
-	if (err != KVW_OK) {
+	otel->started = otel->spans != NULL &&
+			kvw_delivery_create(deps->settings, &otel->delivery) == KVW_OK &&
+			pthread_create(&otel->thread, NULL, exporter_main, otel) == 0;
+	if (!otel->started) {
 		kvw_otel_stop(otel);
-		return err;
+		return KVW_ENOMEM;
 	}
-	kvw_info("otel", "spans go to endpoint=%s", deps->settings->endpoint);
+	kvw_info("otel", "spans go to endpoint=%.*s", shown_len(deps->settings->endpoint),
+		deps->settings->endpoint);
 	*out = otel;
 	return KVW_OK;
 }

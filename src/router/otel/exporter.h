@@ -43,7 +43,8 @@ struct kvw_otel_deps {
 	void *arg;
 };
 
-/* Starts the thread. Everything is borrowed until kvw_otel_stop. KVW_ENOMEM, KVW_EIO. */
+/* Starts the thread, on which signals are blocked as on the caller's. Everything is borrowed until
+ * kvw_otel_stop. KVW_ENOMEM. */
 enum kvw_err kvw_otel_start(const struct kvw_otel_deps *deps, struct kvw_otel **out) KVW_MUST_CHECK;
 /* Ends the thread, after at most two seconds in which it sends what waits. Called when the loops
  * have ended. NULL is allowed. */

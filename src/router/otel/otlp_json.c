@@ -7,17 +7,10 @@
 
 #include "otel/otlp.h"
 
-static void put_name(struct kvw_page *out, const char *name)
-{
-	kvw_page_string(out, "\"");
-	kvw_page_string(out, name);
-	kvw_page_string(out, "\":");
-}
-
 /* Writes a number of 64 bits. */
 static void put_big(struct kvw_page *out, const char *name, int64_t value)
 {
-	put_name(out, name);
+	kvw_page_member(out, name);
 	kvw_page_string(out, "\"");
 	kvw_page_i64(out, value);
 	kvw_page_string(out, "\"");
@@ -25,7 +18,7 @@ static void put_big(struct kvw_page *out, const char *name, int64_t value)
 
 static void put_text(struct kvw_page *out, const char *name, struct kvw_slice value)
 {
-	put_name(out, name);
+	kvw_page_member(out, name);
 	kvw_page_json(out, value);
 }
 
@@ -43,20 +36,21 @@ static void put_attribute(struct kvw_page *out, const struct kvw_attribute *attr
 {
 	kvw_page_string(out, "{");
 	put_text(out, "key", attribute->key);
-	kvw_page_string(out, ",\"value\":{");
+	kvw_page_member(out, "value");
+	kvw_page_string(out, "{");
 	switch (attribute->type) {
 	case KVW_ATTRIBUTE_TEXT:
 		put_text(out, "stringValue", attribute->text);
 		break;
 	case KVW_ATTRIBUTE_BOOL:
-		put_name(out, "boolValue");
+		kvw_page_member(out, "boolValue");
 		kvw_page_string(out, attribute->number != 0 ? "true" : "false");
 		break;
 	case KVW_ATTRIBUTE_INT:
 		put_big(out, "intValue", attribute->number);
 		break;
 	case KVW_ATTRIBUTE_DOUBLE:
-		put_name(out, "doubleValue");
+		kvw_page_member(out, "doubleValue");
 		kvw_page_double(out, attribute->real);
 		break;
 	}
@@ -66,7 +60,8 @@ static void put_attribute(struct kvw_page *out, const struct kvw_attribute *attr
 static void put_attributes(
 	struct kvw_page *out, const struct kvw_attribute *attributes, size_t count)
 {
-	kvw_page_string(out, ",\"attributes\":[");
+	kvw_page_member(out, "attributes");
+	kvw_page_string(out, "[");
 	for (size_t i = 0; i < count; i++) {
 		if (i > 0)
 			kvw_page_string(out, ",");
@@ -80,7 +75,8 @@ static void put_events(
 {
 	bool first = true;
 
-	kvw_page_string(out, ",\"events\":[");
+	kvw_page_member(out, "events");
+	kvw_page_string(out, "[");
 	for (size_t i = 0; i < set->event_count; i++) {
 		const struct kvw_span_event *event = &set->events[i];
 
@@ -89,9 +85,8 @@ static void put_events(
 		kvw_page_string(out, first ? "{" : ",{");
 		first = false;
 		put_big(out, "timeUnixNano", event->at_ns);
-		kvw_page_string(out, ",");
 		put_text(out, "name", kvw_slice_of(event->name));
-		put_attributes(out, event->attributes, event->attribute_count);
+		put_attributes(out, &event->attribute, event->attribute.key.len > 0);
 		kvw_page_string(out, "}");
 	}
 	kvw_page_string(out, "]");
@@ -101,28 +96,23 @@ static void put_span(struct kvw_page *out, const struct kvw_spans *set, const st
 {
 	kvw_page_string(out, "{");
 	put_id(out, "traceId", set->trace, 2);
-	kvw_page_string(out, ",");
 	put_id(out, "spanId", &span->id, 1);
-	if (span->parent != 0) {
-		kvw_page_string(out, ",");
+	if (span->parent != 0)
 		put_id(out, "parentSpanId", &span->parent, 1);
-	}
-	kvw_page_string(out, ",");
 	put_text(out, "name", kvw_slice_of(span->name));
-	kvw_page_string(out, ",\"kind\":");
+	kvw_page_member(out, "kind");
 	kvw_page_u64(out, span->kind);
-	kvw_page_string(out, ",");
 	put_big(out, "startTimeUnixNano", span->begin_ns);
-	kvw_page_string(out, ",");
 	put_big(out, "endTimeUnixNano", span->end_ns);
 	put_attributes(out, span->attributes, span->attribute_count);
 	put_events(out, set, span);
 	if (span->error != NULL) {
-		kvw_page_string(out, ",\"status\":{\"code\":2,");
+		kvw_page_member(out, "status");
+		kvw_page_string(out, "{\"code\":2");
 		put_text(out, "message", span->message);
 		kvw_page_string(out, "}");
 	}
-	kvw_page_string(out, ",\"flags\":");
+	kvw_page_member(out, "flags");
 	kvw_page_u64(out, kvw_otlp_flags(set, span));
 	kvw_page_string(out, "}");
 }

@@ -231,8 +231,8 @@ static void put_event(struct back *back, const struct kvw_span_event *event)
 {
 	const unsigned char *end = back->at;
 
-	for (size_t i = event->attribute_count; i-- > 0;)
-		put_attribute(back, 3, &event->attributes[i], true);
+	if (event->attribute.key.len > 0)
+		put_attribute(back, 3, &event->attribute, true);
 	put_name(back, 2, event->name);
 	put_fixed64(back, 1, (uint64_t)event->at_ns);
 	put_length(back, 11, end);

@@ -7,10 +7,12 @@
  */
 #include "otel/settings.h"
 
+#include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/hex.h"
 #include "base/log.h"
 
 #define RATIO_ALL  (UINT64_C(1) << 56) /* trace.h: `below` for every request */
@@ -68,14 +70,6 @@ static enum kvw_err copy_text(const char *text, char **out)
 
 /* --- lists --- */
 
-static int digit_of(char c)
-{
-	if (c >= '0' && c <= '9')
-		return c - '0';
-	c |= 0x20;
-	return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-}
-
 /* Copies a text without the blanks around it and with percent-encoded bytes decoded. Control
  * characters become blanks, because they could end a header field. NULL: out of memory. */
 static char *decoded(const char *text, size_t len)
@@ -90,14 +84,10 @@ static char *decoded(const char *text, size_t len)
 		len--;
 	out = at = malloc(len + 1);
 	for (size_t i = 0; out != NULL && i < len; i++) {
-		unsigned char c = (unsigned char)text[i];
-
-		if (c == '%' && i + 2 < len && digit_of(text[i + 1]) >= 0 &&
-			digit_of(text[i + 2]) >= 0) {
-			c = (unsigned char)(digit_of(text[i + 1]) << 4 | digit_of(text[i + 2]));
-			i += 2;
-		}
-		*at++ = c < 0x20 || c == 0x7f ? ' ' : (char)c;
+		(void)kvw_percent_byte(text, len, &i, at);
+		if (iscntrl((unsigned char)*at))
+			*at = ' ';
+		at++;
 	}
 	if (out != NULL)
 		*at = '\0';
@@ -205,8 +195,8 @@ static enum kvw_err make_endpoint(const struct source *from, struct kvw_otel_set
 		if (url == NULL)
 			return KVW_OK;
 		if (!kvw_config_is_collector(url)) {
-			/* A password may precede the `@`. */
-			warn_of(name, strchr(url, '@') == NULL ? url : "a URL with an @",
+			/* A password may precede an `@`, a token may follow a `?`. */
+			warn_of(name, strpbrk(url, "@?") == NULL ? url : "(secret)",
 				"a URL such as http://otel-collector:4318");
 			return KVW_OK;
 		}
@@ -214,27 +204,34 @@ static enum kvw_err make_endpoint(const struct source *from, struct kvw_otel_set
 	return whole ? copy_text(url, &out->endpoint) : join_path(url, &out->endpoint);
 }
 
-static void make_protocol(const struct source *from, struct kvw_otel_settings *out)
+/* Returns what the key says, or, where that is the default (0), the place of the variable's value
+ * among two. */
+static int choose(const struct source *from, int key, const char *what, const char *const words[2])
 {
-	char name[64];
-	const char *value;
+	char name[64], expected[64];
+	const char *value = exporter_value(from, what, name);
 
-	out->protocol = from->config->tracing_protocol;
-	value = exporter_value(from, "PROTOCOL", name);
-	if (out->protocol == KVW_OTLP_PROTOBUF && value != NULL) {
-		if (strcmp(value, "http/json") == 0)
-			out->protocol = KVW_OTLP_JSON;
-		else if (strcmp(value, "http/protobuf") != 0)
-			warn_of(name, value, "http/protobuf or http/json");
-	}
-	out->compression = from->config->tracing_compression;
-	value = exporter_value(from, "COMPRESSION", name);
-	if (out->compression == KVW_OTLP_PLAIN && value != NULL) {
-		if (strcmp(value, "gzip") == 0)
-			out->compression = KVW_OTLP_GZIP;
-		else if (strcmp(value, "none") != 0)
-			warn_of(name, value, "gzip or none");
-	}
+	if (key != 0 || value == NULL || strcmp(value, words[0]) == 0)
+		return key;
+	if (strcmp(value, words[1]) == 0)
+		return 1;
+	(void)snprintf(expected, sizeof(expected), "%s or %s", words[0], words[1]);
+	warn_of(name, value, expected);
+	return key;
+}
+
+static void make_form(const struct source *from, struct kvw_otel_settings *out)
+{
+	static const char *const protocols[] = {
+		[KVW_OTLP_PROTOBUF] = "http/protobuf", [KVW_OTLP_JSON] = "http/json"};
+	static const char *const compressions[] = {
+		[KVW_OTLP_PLAIN] = "none", [KVW_OTLP_GZIP] = "gzip"};
+	const struct kvw_config *config = from->config;
+
+	out->protocol = (enum kvw_otlp_protocol)choose(
+		from, (int)config->tracing_protocol, "PROTOCOL", protocols);
+	out->compression = (enum kvw_otlp_compression)choose(
+		from, (int)config->tracing_compression, "COMPRESSION", compressions);
 }
 
 static void make_timeout(const struct source *from, struct kvw_otel_settings *out)
@@ -406,7 +403,7 @@ enum kvw_err kvw_otel_settings_make(const struct kvw_config *config, size_t loop
 		kvw_otel_settings_finish(out);
 		return KVW_OK;
 	}
-	make_protocol(&from, out);
+	make_form(&from, out);
 	make_timeout(&from, out);
 	make_sampling(&from, loops, &out->sampling);
 	err = make_ca(&from, out);

@@ -27,7 +27,7 @@ struct pass {
 	const struct kvw_trace_story *story;
 	struct kvw_slice model;                          /* as the client calls it */
 	struct kvw_span *request, *attempt, *leg, *wait; /* NULL: none is under way */
-	uint64_t calls, waits;
+	uint64_t calls, waits, attempts; /* calls: attempts and legs */
 	int64_t first_token_us; /* 0: there was none */
 };
 
@@ -84,7 +84,6 @@ static struct kvw_span *begin(struct pass *p, enum kvw_span_kind kind, uint64_t 
 	span->end_ns = p->story->wall_ns + p->story->total_ns;
 	span->error = NULL;
 	span->message.len = span->attribute_count = 0; /* the array is not cleared: it is large */
-	span->attempt = false;
 	return span;
 }
 
@@ -110,8 +109,8 @@ static void event(struct pass *p, struct kvw_span *span, uint32_t at_us, const c
 	if (p->out->event_count == sizeof(p->out->events) / sizeof(p->out->events[0]))
 		return;
 	*to = (struct kvw_span_event){.at_ns = time_of(p, at_us), .name = name, .span = span};
-	if (key.len > 0 && value.len > 0)
-		to->attributes[to->attribute_count++] = text_of(key, value);
+	if (value.len > 0)
+		to->attribute = text_of(key, value);
 	p->out->event_count++;
 }
 
@@ -225,18 +224,13 @@ static struct kvw_span *begin_call(struct pass *p, const struct kvw_trace_note *
 
 static void on_attempt(struct pass *p, const struct kvw_trace_note *note)
 {
-	struct kvw_span *before = p->attempt;
-	int64_t resent = 0;
-
-	end(p, &before, note->at_us);
-	for (size_t i = 0; i < p->out->count; i++)
-		resent += p->out->spans[i].attempt;
+	end(p, &p->attempt, note->at_us);
 	p->attempt = begin_call(p, note);
-	p->attempt->attempt = true;
 	add_name(p->attempt, KVW_SLICE("kvway.decision.reason"),
 		kvw_reason_name((enum kvw_reason)note->code));
-	if (resent > 0)
-		add_int(p->attempt, KVW_SLICE("http.request.resend_count"), resent);
+	if (p->attempts++ > 0)
+		add_int(p->attempt, KVW_SLICE("http.request.resend_count"),
+			(int64_t)p->attempts - 1);
 }
 
 static void on_leg(struct pass *p, const struct kvw_trace_note *note)

@@ -48,8 +48,7 @@ struct kvw_span_event {
 	const struct kvw_span *span; /* to which it belongs */
 	int64_t at_ns;               /* wall clock, like the times of spans */
 	const char *name;            /* static */
-	struct kvw_attribute attributes[1];
-	size_t attribute_count;
+	struct kvw_attribute attribute; /* key of len 0: none */
 };
 
 struct kvw_span {
@@ -61,7 +60,6 @@ struct kvw_span {
 	struct kvw_slice message; /* of the error; may be empty */
 	struct kvw_attribute attributes[KVW_ATTRIBUTES_MOST];
 	size_t attribute_count;
-	bool attempt; /* of an attempt, not of a leg */
 };
 
 /* All spans of one request. About 120 KiB: not for a stack. */

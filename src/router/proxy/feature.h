@@ -201,6 +201,7 @@ struct kvw_sagemaker {
 	/* slice of the raw head: the model, which overrides the body's; len 0: none */
 	struct kvw_slice adapter;
 	struct kvw_slice session; /* slice of the raw head: a session that a worker keeps */
+	bool handled; /* the answer's head names a session that was made or closed */
 };
 
 /* kvway's changes of the body (rewrite.h). */

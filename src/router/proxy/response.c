@@ -605,7 +605,8 @@ static bool begins_well(struct kvw_exchange *x, const struct outgoing *out)
 		x->tried.broke_off += silent;
 		return false;
 	}
-	if (x->attempt.answer.done && out->payload == 0 && o->first_len == 0)
+	if (x->attempt.answer.done && out->payload == 0 && o->first_len == 0 &&
+		!x->sagemaker.handled)
 		return !go_elsewhere(x, KVW_EXCUSE_NONE, "its answer ended before the first token");
 	if (o->tokens == KVW_TOKENS_NONE)
 		return !go_elsewhere(

@@ -11,6 +11,7 @@
 #define ADAPTER_FIELD     KVW_SLICE("X-Amzn-SageMaker-Adapter-Identifier")
 #define SESSION_FIELD     KVW_SLICE("X-Amzn-SageMaker-Session-Id")
 #define NEW_SESSION_FIELD KVW_SLICE("X-Amzn-SageMaker-New-Session-Id")
+#define CLOSED_FIELD      KVW_SLICE("X-Amzn-SageMaker-Closed-Session-Id")
 
 static struct kvw_slice sagemaker_field(const struct kvw_head *head, struct kvw_slice name)
 {
@@ -58,13 +59,17 @@ void kvw_sagemaker_name_model(
 }
 
 /* The field's value is the id and its expiry: `ID; Expires=TIME`. */
-void kvw_sagemaker_answered(const struct kvw_exchange *x, const struct kvw_head *head)
+void kvw_sagemaker_answered(struct kvw_exchange *x, const struct kvw_head *head)
 {
 	struct kvw_slice id = {NULL, 0};
 	const char *end;
 
-	if (x->sagemaker.invocation && head->status == 200)
+	x->sagemaker.handled = false;
+	if (x->sagemaker.invocation && head->status == 200) {
 		id = sagemaker_field(head, NEW_SESSION_FIELD);
+		x->sagemaker.handled =
+			id.len > 0 || sagemaker_field(head, CLOSED_FIELD).len > 0;
+	}
 	end = id.len == 0 ? NULL : memchr(id.data, ';', id.len);
 	if (end != NULL)
 		id.len = (size_t)(end - id.data);

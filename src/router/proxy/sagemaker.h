@@ -30,7 +30,8 @@ static inline bool kvw_sagemaker_no_session(struct kvw_slice value)
 void kvw_sagemaker_name_model(
 	const struct kvw_exchange *x, struct kvw_head *head, struct kvw_writer *w);
 
-/* Notes the worker that has made a session, by the head of its answer. */
-void kvw_sagemaker_answered(const struct kvw_exchange *x, const struct kvw_head *head);
+/* Notes the worker that has made a session, by the head of its answer. An answer that makes or
+ * closes one needs no body. */
+void kvw_sagemaker_answered(struct kvw_exchange *x, const struct kvw_head *head);
 
 #endif

@@ -1,5 +1,7 @@
-/* history.c - keeps a sample of all sums every 30 seconds. */
+/* history.c - keeps a sample of all sums every 30 seconds, and of transfers every minute. */
 #include "status/history.h"
+
+#include <string.h>
 
 void kvw_history_tick(
 	struct kvw_history *history, const struct kvw_metrics *metrics, int64_t now_ns)
@@ -20,6 +22,38 @@ void kvw_history_tick(
 	sample->waiting_most = history->waiting_most;
 	history->waiting_most = waiting;
 	kvw_metrics_totals(metrics, now_ns, &sample->totals);
+}
+
+static struct kvw_moved moved_until_now(const struct kvw_worker *worker)
+{
+	return (struct kvw_moved){
+		atomic_load(&worker->transfers), atomic_load(&worker->recomputed)};
+}
+
+void kvw_history_note_moved(
+	struct kvw_history *history, const struct kvw_fleet *fleet, int64_t now_ns)
+{
+	if (history->moved_ns != 0 && now_ns - history->moved_ns < KVW_MOVED_STEP_NS)
+		return;
+	history->moved_ns = now_ns;
+	memmove(history->moved[1], history->moved[0],
+		sizeof(history->moved) - sizeof(history->moved[0]));
+	for (size_t i = 0; i < fleet->count; i++)
+		history->moved[0][i] = moved_until_now(fleet->workers[i]);
+}
+
+struct kvw_moved kvw_history_moved(
+	const struct kvw_history *history, const struct kvw_worker *worker)
+{
+	struct kvw_moved before = history->moved[KVW_MOVED_STEPS - 1][worker->id];
+	struct kvw_moved now = moved_until_now(worker);
+
+	/* else the slot had another worker then */
+	if (now.transfers >= before.transfers && now.recomputed >= before.recomputed) {
+		now.transfers -= before.transfers;
+		now.recomputed -= before.recomputed;
+	}
+	return now;
 }
 
 /* Returns the sample `back` steps before the newest. */

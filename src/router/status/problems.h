@@ -41,13 +41,15 @@ struct kvw_problems {
 /* Returns the list, errors first. NULL: out of memory. */
 json_t *kvw_problems_json(const struct kvw_problem_facts *facts);
 
+/* Returns a text as JSON; if it is no UTF-8, question marks replace its bytes above ASCII. */
+json_t *kvw_problem_text(char *text, size_t len);
+
 /* --- for the files that find them --- */
 
-/* Returns a text as JSON; bytes that are no UTF-8 become question marks. */
-__attribute__((format(printf, 1, 2))) json_t *kvw_problem_text(const char *format, ...);
-/* Adds a problem, and takes the texts. worker: its URL; NULL: it is not one worker's. */
-void kvw_problem_add_take(struct kvw_problems *problems, enum kvw_severity severity,
-	const char *code, const char *worker, json_t *what, json_t *why, json_t *do_);
+/* Adds a problem. worker: its URL; NULL: it is not one worker's. format: the sentences `what`,
+ * `why` and `do`, with newlines between them. */
+__attribute__((format(printf, 5, 6))) void kvw_problem_add(struct kvw_problems *problems,
+	enum kvw_severity severity, const char *code, const char *worker, const char *format, ...);
 
 void kvw_problems_of_traffic(struct kvw_problems *problems);  /* problems_traffic.c */
 void kvw_problems_of_workers(struct kvw_problems *problems);  /* problems_workers.c */

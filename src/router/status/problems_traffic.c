@@ -81,11 +81,12 @@ static void find_refusals(struct kvw_problems *problems)
 		uint64_t n = recent(problems, refusals[i].total);
 
 		if (n > 0)
-			kvw_problem_add_take(problems, refusals[i].severity, refusals[i].code, NULL,
-				kvw_problem_text("In the last 5 minutes %llu %s",
-					(unsigned long long)n, refusals[i].what),
-				kvw_problem_text("%s", refusals[i].why),
-				kvw_problem_text("%s", refusals[i].todo));
+			kvw_problem_add(problems, refusals[i].severity, refusals[i].code, NULL,
+				"In the last 5 minutes %llu %s\n"
+				"%s\n"
+				"%s",
+				(unsigned long long)n, refusals[i].what, refusals[i].why,
+				refusals[i].todo);
 	}
 }
 
@@ -96,15 +97,13 @@ static void find_waiting(struct kvw_problems *problems)
 
 	if (now->waiting == 0 || now->oldest_s < WAIT_LEAST_S || usable == 0)
 		return;
-	kvw_problem_add_take(problems, KVW_SEVERITY_WARNING, "overload", NULL,
-		kvw_problem_text("%llu request%s wait at kvway, the oldest for %.0f s.",
-			(unsigned long long)now->waiting, now->waiting == 1 ? "" : "s",
-			now->oldest_s),
-		kvw_problem_text("Overload: the %zu usable worker%s cannot take more now.", usable,
-			usable == 1 ? "" : "s"),
-		kvw_problem_text(
-			"Add workers, or bring those back that are out. kvway trace --slow "
-			"1000 shows what each request waits for."));
+	kvw_problem_add(problems, KVW_SEVERITY_WARNING, "overload", NULL,
+		"%llu request%s wait at kvway, the oldest for %.0f s.\n"
+		"Overload: the %zu usable worker%s cannot take more now.\n"
+		"Add workers, or bring those back that are out. kvway trace --slow 1000 shows what "
+		"each request waits for.",
+		(unsigned long long)now->waiting, now->waiting == 1 ? "" : "s", now->oldest_s,
+		usable, usable == 1 ? "" : "s");
 }
 
 static void find_promises(struct kvw_problems *problems)
@@ -115,16 +114,13 @@ static void find_promises(struct kvw_problems *problems)
 
 	if (all < FEW || (double)(all - kept) < MISSED_SHARE * (double)all)
 		return;
-	kvw_problem_add_take(problems, KVW_SEVERITY_WARNING, "promises_missed", NULL,
-		kvw_problem_text("In the last 5 minutes %.0f %% of %llu promises were not kept.",
-			100 * (double)(all - kept) / (double)all, (unsigned long long)all),
-		kvw_problem_text(
-			"First token late: %llu, tokens too slow: %llu, failed or refused: "
-			"%llu.",
-			(unsigned long long)late, (unsigned long long)slow,
-			(unsigned long long)broken),
-		kvw_problem_text("Late and refused: add workers. Too slow: fewer requests on each "
-				 "(service_level.tpot), or faster workers."));
+	kvw_problem_add(problems, KVW_SEVERITY_WARNING, "promises_missed", NULL,
+		"In the last 5 minutes %.0f %% of %llu promises were not kept.\n"
+		"First token late: %llu, tokens too slow: %llu, failed or refused: %llu.\n"
+		"Late and refused: add workers. Too slow: fewer requests on each "
+		"(service_level.tpot), or faster workers.",
+		100 * (double)(all - kept) / (double)all, (unsigned long long)all,
+		(unsigned long long)late, (unsigned long long)slow, (unsigned long long)broken);
 }
 
 static void find_failures(struct kvw_problems *problems)
@@ -135,11 +131,11 @@ static void find_failures(struct kvw_problems *problems)
 		all += recent(problems, (enum kvw_total)total);
 	if (failed == 0 || (double)failed < FAILED_SHARE * (double)all)
 		return;
-	kvw_problem_add_take(problems, KVW_SEVERITY_ERROR, "failures", NULL,
-		kvw_problem_text("In the last 5 minutes %llu of %llu requests failed.",
-			(unsigned long long)failed, (unsigned long long)all),
-		kvw_problem_text("They ended with 5xx, a timeout, or an answer that broke off."),
-		kvw_problem_text("kvway trace --status 5xx shows each with its cause."));
+	kvw_problem_add(problems, KVW_SEVERITY_ERROR, "failures", NULL,
+		"In the last 5 minutes %llu of %llu requests failed.\n"
+		"They ended with 5xx, a timeout, or an answer that broke off.\n"
+		"kvway trace --status 5xx shows each with its cause.",
+		(unsigned long long)failed, (unsigned long long)all);
 }
 
 /* Writes names of models that workers have. */
@@ -180,17 +176,14 @@ static void find_unknown_models(struct kvw_problems *problems)
 		if (facts->now_ns - model->asked_ns > KVW_SEEN_MODEL_NS ||
 			is_there(facts->admin->deps->fleet, model))
 			continue;
-		kvw_problem_add_take(problems, KVW_SEVERITY_WARNING, "unknown_model", NULL,
-			kvw_problem_text("Clients ask for the model `%.*s`, which no worker has; "
-					 "%llu request%s got 404.",
-				(int)model->len, model->name, (unsigned long long)model->asked,
-				model->asked == 1 ? "" : "s"),
-			kvw_problem_text(
-				"The name is wrong, or a worker does not serve it. Workers "
-				"have: %s.",
-				names[0] == '\0' ? "none" : names),
-			kvw_problem_text("Let clients use one of these names, or give the model a "
-					 "second name in `models`."));
+		kvw_problem_add(problems, KVW_SEVERITY_WARNING, "unknown_model", NULL,
+			"Clients ask for the model `%.*s`, which no worker has; %llu request%s got "
+			"404.\n"
+			"The name is wrong, or a worker does not serve it. Workers have: %s.\n"
+			"Let clients use one of these names, or give the model a second name in "
+			"`models`.",
+			(int)model->len, model->name, (unsigned long long)model->asked,
+			model->asked == 1 ? "" : "s", names[0] == '\0' ? "none" : names);
 	}
 }
 

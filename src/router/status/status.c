@@ -112,12 +112,14 @@ static json_t *waiting_json(
 	for (; model != NULL; model = model->next) {
 		uint32_t held = atomic_load(&model->held);
 		int64_t since_ns = atomic_load(&model->asleep_ns);
+		char text[256];
+		int len = snprintf(text, sizeof(text), "a worker of %.200s", model->name);
 
 		if (held > 0)
 			json_array_append_new(list,
 				json_pack("{s:o, s:I, s:f}", "for",
-					kvw_problem_text("a worker of %.200s", model->name),
-					"requests", (json_int_t)held, "seconds",
+					kvw_problem_text(text, (size_t)len), "requests",
+					(json_int_t)held, "seconds",
 					since_ns == 0
 						? 0.0
 						: (double)(now_ns - since_ns) / KVW_NS_PER_S));
@@ -165,20 +167,19 @@ static json_t *document(
 	return root;
 }
 
-/* Makes the document again unless it is fresh. False: out of memory. */
-static bool renew(struct kvw_status *status, const struct kvw_admin_facts *facts, int64_t now_ns)
+/* Makes the document again unless it is fresh. text NULL: out of memory. */
+static void renew(struct kvw_status *status, const struct kvw_admin_facts *facts, int64_t now_ns)
 {
 	json_t *root;
 
 	if (status->text != NULL && now_ns - status->made_ns < FRESH_NS)
-		return true;
+		return;
 	root = document(status, facts, now_ns);
 	free(status->text);
 	status->text =
 		root == NULL ? NULL : json_dumps(root, JSON_COMPACT | JSON_REAL_PRECISION(15));
 	status->made_ns = now_ns;
 	json_decref(root);
-	return status->text != NULL;
 }
 
 /* --- serving --- */
@@ -188,14 +189,8 @@ static void serve_document(struct kvw_status *status, const struct kvw_admin_fac
 {
 	if (!kvw_admin_http_method(conn, "GET, HEAD"))
 		return;
-	if (!renew(status, facts, now_ns)) {
-		kvw_admin_http_error(conn, 500, "", "out of memory");
-		return;
-	}
-	kvw_conn_answer(conn, &(struct kvw_http_answer){.status = 200,
-				      .type = "application/json",
-				      .body = {status->text, strlen(status->text)},
-				      .extra = KVW_SLICE("Cache-Control: no-store\r\n")});
+	renew(status, facts, now_ns);
+	kvw_admin_http_answer(conn, 200, "application/json", kvw_slice_of(status->text));
 }
 
 static void serve_page(struct kvw_conn *conn)
@@ -233,6 +228,7 @@ static void on_tick(void *arg, const struct kvw_admin_facts *facts, int64_t now_
 	struct kvw_status *status = arg;
 
 	kvw_history_tick(&status->history, facts->deps->metrics, now_ns);
+	kvw_history_note_moved(&status->history, facts->deps->fleet, now_ns);
 	kvw_seen_tick(&status->seen, facts->deps->trace, now_ns);
 }
 

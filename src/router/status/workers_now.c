@@ -95,7 +95,7 @@ static void compare_group(
 
 		while (own < known && sorted[own] < ms)
 			own++;
-		others = sorted[middle < own ? middle : middle + 1 < known ? middle + 1 : middle];
+		others = sorted[middle < own ? middle : middle + 1];
 		if (ms < KVW_SLOW_FACTOR * others ||
 			(speed == DECODE && ms < others + KVW_SLOW_LEAST_MS) ||
 			group[i]->slow[0] != '\0')
@@ -171,29 +171,30 @@ void kvw_workers_now_finish(struct kvw_workers_now *now)
 	now->items = NULL;
 }
 
+static json_t *real_or_null(bool known, double value)
+{
+	return known ? json_real(value) : json_null();
+}
+
 static void put_fact(json_t *page, const struct kvw_worker_fact *fact)
 {
 	const struct kvw_worker_now *now = &fact->now;
 	const struct kvw_load *load = &fact->worker->load;
+	json_t *own = json_pack(
+		"{s:I, s:I, s:I, s:I, s:o, s:f, s:f, s:o, s:o, s:s?}", "running",
+		(json_int_t)now->running, "prefilling", (json_int_t)now->prefilling, "decoding",
+		(json_int_t)now->decoding, "foreign",
+		(json_int_t)atomic_load(&load->foreign_waiting) +
+			atomic_load(&load->foreign_running),
+		"kv_used", real_or_null(now->kv_used >= 0, now->kv_used), "requests_per_second",
+		now->requests_per_s, "tokens_per_second", now->tokens_per_s, "ms_per_token",
+		real_or_null(now->decode_tokens > 0, now->decode_ms), "prefill_tokens_per_second",
+		real_or_null(fact->learned.rate_samples > 0,
+			fact->learned.observed_tokens_per_second),
+		"slow", fact->slow[0] == '\0' ? NULL : fact->slow);
 
-	json_object_set_new(page, "running", json_integer((json_int_t)now->running));
-	json_object_set_new(page, "prefilling", json_integer((json_int_t)now->prefilling));
-	json_object_set_new(page, "decoding", json_integer((json_int_t)now->decoding));
-	json_object_set_new(page, "foreign",
-		json_integer((json_int_t)atomic_load(&load->foreign_waiting) +
-			     atomic_load(&load->foreign_running)));
-	json_object_set_new(
-		page, "kv_used", now->kv_used < 0 ? json_null() : json_real(now->kv_used));
-	json_object_set_new(page, "requests_per_second", json_real(now->requests_per_s));
-	json_object_set_new(page, "tokens_per_second", json_real(now->tokens_per_s));
-	json_object_set_new(page, "ms_per_token",
-		now->decode_tokens == 0 ? json_null() : json_real(now->decode_ms));
-	json_object_set_new(page, "prefill_tokens_per_second",
-		fact->learned.rate_samples == 0
-			? json_null()
-			: json_real(fact->learned.observed_tokens_per_second));
-	json_object_set_new(
-		page, "slow", fact->slow[0] == '\0' ? json_null() : json_string(fact->slow));
+	json_object_update(page, own);
+	json_decref(own);
 }
 
 json_t *kvw_workers_now_json(

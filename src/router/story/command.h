@@ -6,7 +6,7 @@
 
 #include <stdio.h>
 
-/* argv[0] is the word `trace`. Returns the program's exit status, an enum kvw_story_status. */
+/* argv[0] is the word `trace`. Returns the program's exit status, an enum kvw_exit. */
 int kvw_story_command(int argc, char **argv, FILE *out, FILE *err);
 
 #endif

@@ -9,16 +9,17 @@
 
 #include <string.h>
 
+#include "admin_json.h"
 #include "base/standard_out.h"
 #include "kvway/route.h"
 
 /* Meanings of the names of states, ends and clients. */
 static const struct {
-	const char *what, *name, *meaning; /* meaning NULL: the note is left out */
+	const char *what, *name, *meaning; /* meaning "": the note is left out */
 } meanings[] = {
 	{"request", "read_body", "reads the request's body"},
 	{"request", "routing", "looks for a worker"},
-	{"request", "waiting", NULL},
+	{"request", "waiting", ""},
 	{"wait", "models", "newer lists of the workers' models"},
 	{"wait", "worker", "a worker of its model, which is being woken"},
 	{"wait", "room", "room at a worker"},
@@ -42,13 +43,13 @@ static const struct {
 	{"request", "connecting", "connects to the worker"},
 	{"request", "sending", "sends the request to the worker"},
 	{"request", "sent", "all of it is sent; the answer is waited for"},
-	{"response", "none", NULL},
-	{"response", "waiting", NULL},
+	{"response", "none", ""},
+	{"response", "waiting", ""},
 	{"response", "held", "the answer's head has come, and is held until its first token"},
 	{"response", "streaming", "the answer goes to the client"},
 	{"response", "paused", "the client is slow: nothing is read from the worker"},
 	{"response", "done", "the answer is whole"},
-	{"attempt_end", NULL, NULL},
+	{"attempt_end", NULL, ""},
 	{"first_token", NULL, "the worker has computed the first of the answer"},
 	{"client", "left", "closed its connection"},
 	{"client", "reset", "reset its connection"},
@@ -62,18 +63,6 @@ static const struct {
 	{"end", "shutdown", "kvway ended"},
 };
 
-static const char *text_of(const json_t *object, const char *key)
-{
-	const char *text = json_string_value(json_object_get(object, key));
-
-	return text != NULL ? text : "";
-}
-
-static void put_text(FILE *out, const char *text)
-{
-	kvw_print_clean(out, text, strlen(text));
-}
-
 /* "12.3 ms", "3.21 s" */
 static void put_duration(FILE *out, double ms)
 {
@@ -83,16 +72,15 @@ static void put_duration(FILE *out, double ms)
 		fprintf(out, "%.2f s", ms / 1000);
 }
 
-static const char *meaning_of(const char *what, const char *name, bool *hidden)
+/* Returns what a note means; NULL: its name says it; "": it is left out. */
+static const char *meaning_of(const json_t *note)
 {
-	*hidden = false;
-	for (size_t i = 0; i < sizeof(meanings) / sizeof(meanings[0]); i++) {
-		if (strcmp(meanings[i].what, what) != 0 ||
-			(meanings[i].name != NULL && strcmp(meanings[i].name, name) != 0))
-			continue;
-		*hidden = meanings[i].meaning == NULL;
-		return meanings[i].meaning;
-	}
+	const char *what = kvw_json_text(note, "what"), *name = kvw_json_text(note, "name");
+
+	for (size_t i = 0; i < sizeof(meanings) / sizeof(meanings[0]); i++)
+		if (strcmp(meanings[i].what, what) == 0 &&
+			(meanings[i].name == NULL || strcmp(meanings[i].name, name) == 0))
+			return meanings[i].meaning;
 	return NULL;
 }
 
@@ -116,49 +104,43 @@ static void put_knowledge(const char *name, FILE *out)
 
 static void put_attempt(const json_t *note, FILE *out)
 {
-	const char *url = text_of(note, "worker"), *reason = text_of(note, "reason"),
+	const char *url = kvw_json_text(note, "worker"), *reason = kvw_json_text(note, "reason"),
 		   *why = why_of(reason);
-	double cached = json_number_value(json_object_get(note, "predicted_cached_tokens"));
+	double cached = kvw_json_number(note, "predicted_cached_tokens");
 
-	put_text(out, *url != '\0' ? url : "a worker that has left");
-	if (*reason != '\0')
-		fputs(": ", out);
-	put_text(out, reason);
+	kvw_printf(out, "%s%s%s", *url != '\0' ? url : "a worker that has left",
+		*reason != '\0' ? ": " : "", reason);
 	if (why != NULL)
 		fprintf(out, ", %s", why);
 	if (cached > 0)
 		fprintf(out, "; %.0f tokens of the prompt are predicted there", cached);
-	put_knowledge(text_of(note, "knowledge"), out);
+	put_knowledge(kvw_json_text(note, "knowledge"), out);
 }
 
 /* Writes a note, except for its first word. */
-static void put_rest(const json_t *note, const char *what, const char *meaning, FILE *out)
+static void put_rest(const json_t *note, FILE *out)
 {
-	double most = json_number_value(json_object_get(note, "at_most_ms"));
+	const char *what = kvw_json_text(note, "what"), *name = kvw_json_text(note, "name");
+	const char *meaning = meaning_of(note), *verdict = kvw_json_text(note, "verdict");
+	double most = kvw_json_number(note, "at_most_ms");
 
 	if (strcmp(what, "attempt") == 0 || strcmp(what, "prefill") == 0) {
 		put_attempt(note, out);
 	} else if (strcmp(what, "failed") == 0) {
-		put_text(out, text_of(note, "why"));
-		fputs("; then: ", out);
-		put_text(out, text_of(note, "then"));
+		kvw_printf(out, "%s; then: %s", kvw_json_text(note, "why"),
+			kvw_json_text(note, "then"));
 	} else if (strcmp(what, "answer") == 0) {
-		fprintf(out, "%.0f by kvway: ", json_number_value(json_object_get(note, "status")));
-		put_text(out, text_of(note, "message"));
+		kvw_printf(out, "%.0f by kvway: %s", kvw_json_number(note, "status"),
+			kvw_json_text(note, "message"));
 	} else if (strcmp(what, "timer") == 0) {
-		put_text(out, text_of(note, "name"));
-		fputs(" has passed", out);
+		kvw_printf(out, "%s has passed", name);
 	} else if (strcmp(what, "wait") == 0) {
-		fputs("for ", out);
-		put_text(out, meaning != NULL ? meaning : text_of(note, "name"));
+		kvw_printf(out, "for %s", meaning != NULL ? meaning : name);
 	} else if (strcmp(what, "grade") == 0 || strcmp(what, "client") == 0 ||
 		   strcmp(what, "end") == 0 || strcmp(what, "step") == 0 ||
 		   strcmp(what, "prefilled") == 0 || strcmp(what, "decode") == 0) {
-		put_text(out, text_of(note, "name"));
-		fprintf(out, "%s%s", meaning != NULL ? ": " : "", meaning != NULL ? meaning : "");
-		if (*text_of(note, "verdict") != '\0')
-			fputs(": ", out);
-		put_text(out, text_of(note, "verdict"));
+		kvw_printf(out, "%s%s%s%s%s", name, meaning != NULL ? ": " : "",
+			meaning != NULL ? meaning : "", *verdict != '\0' ? ": " : "", verdict);
 	} else if (meaning != NULL) {
 		fputs(meaning, out);
 	}
@@ -171,60 +153,50 @@ static void put_rest(const json_t *note, const char *what, const char *meaning, 
 /* Returns the first word of a note: the name of a state, or else the kind of the event. */
 static const char *word_of(const json_t *note)
 {
-	const char *what = text_of(note, "what");
+	const char *what = kvw_json_text(note, "what");
+	bool state = strcmp(what, "request") == 0 || strcmp(what, "response") == 0;
 
-	return strcmp(what, "request") == 0 || strcmp(what, "response") == 0 ? text_of(note, "name")
-									     : what;
+	return state ? kvw_json_text(note, "name") : what;
 }
 
 static bool is_hidden(const json_t *note)
 {
-	bool hidden;
+	const char *meaning = meaning_of(note);
 
-	(void)meaning_of(text_of(note, "what"), text_of(note, "name"), &hidden);
-	return hidden;
+	return meaning != NULL && *meaning == '\0';
 }
 
 static void put_note(const json_t *note, unsigned *attempts, FILE *out)
 {
-	const char *what = text_of(note, "what");
-	bool hidden;
-	const char *meaning = meaning_of(what, text_of(note, "name"), &hidden);
 	char word[40];
 
-	if (strcmp(what, "attempt") == 0)
+	if (strcmp(kvw_json_text(note, "what"), "attempt") == 0)
 		(void)snprintf(word, sizeof(word), "attempt %u", ++*attempts);
 	else
 		(void)snprintf(word, sizeof(word), "%.39s", word_of(note));
-	fprintf(out, "%12.1f  ", json_number_value(json_object_get(note, "ms")));
-	put_text(out, word);
-	fprintf(out, "%*s", strlen(word) < 12 ? (int)(13 - strlen(word)) : 1, "");
-	put_rest(note, what, meaning, out);
+	fprintf(out, "%12.1f  ", kvw_json_number(note, "ms"));
+	kvw_print_column(out, word, 12);
+	fputc(' ', out);
+	put_rest(note, out);
 	fputc('\n', out);
 }
 
 static void put_head(const json_t *request, FILE *out)
 {
-	const json_t *status = json_object_get(request, "status");
+	const char *model = kvw_json_text(request, "model");
+	const char *trace = kvw_json_text(request, "trace_id");
+	bool ended = json_object_get(request, "status") != NULL;
 
-	put_text(out, text_of(request, "ts"));
-	fputs("  ", out);
-	put_text(out, text_of(request, "route"));
-	fputs("  ", out);
-	put_text(out, *text_of(request, "model") != '\0' ? text_of(request, "model") : "-");
-	if (status != NULL)
-		fprintf(out, "  status %.0f, %s, after ", json_number_value(status),
-			text_of(request, "end"));
+	kvw_printf(out, "%s  %s  %s", kvw_json_text(request, "ts"), kvw_json_text(request, "route"),
+		*model != '\0' ? model : "-");
+	if (ended)
+		kvw_printf(out, "  status %.0f, %s, after ", kvw_json_number(request, "status"),
+			kvw_json_text(request, "end"));
 	else
 		fputs("  under way for ", out);
-	put_duration(out, json_number_value(json_object_get(request, "total_ms")));
-	fputs("  id ", out);
-	put_text(out, text_of(request, "request_id"));
-	if (*text_of(request, "trace_id") != '\0') {
-		fputs("  trace ", out);
-		put_text(out, text_of(request, "trace_id"));
-	}
-	fputc('\n', out);
+	put_duration(out, kvw_json_number(request, "total_ms"));
+	kvw_printf(out, "  id %s%s%s\n", kvw_json_text(request, "request_id"),
+		*trace != '\0' ? "  trace " : "", trace);
 }
 
 /* Writes in which state the request spent most of its time, if that is worth a line. */
@@ -235,12 +207,11 @@ static void put_longest(const json_t *way, double total_ms, bool ended, FILE *ou
 
 	for (size_t i = 0; i <= json_array_size(way); i++) {
 		const json_t *note = json_array_get(way, i);
-		double at = note != NULL ? json_number_value(json_object_get(note, "ms"))
-			    : ended      ? 0
-					 : total_ms;
-		double from = before != NULL ? json_number_value(json_object_get(before, "ms")) : 0;
+		double at = note == NULL && !ended ? total_ms : kvw_json_number(note, "ms");
+		double from = kvw_json_number(before, "ms");
 
-		if (note != NULL && (is_hidden(note) || strcmp(text_of(note, "what"), "step") == 0))
+		if (note != NULL &&
+			(is_hidden(note) || strcmp(kvw_json_text(note, "what"), "step") == 0))
 			continue;
 		if (at - from > most) {
 			most = at - from;
@@ -252,18 +223,16 @@ static void put_longest(const json_t *way, double total_ms, bool ended, FILE *ou
 		return;
 	fputs("              most of the time: ", out);
 	put_duration(out, most);
-	fputs(" in `", out);
-	put_text(out, word_of(longest));
-	fputs(strcmp(word_of(longest), "wait") == 0 ? "` for " : "`", out);
+	kvw_printf(out, " in `%s`", word_of(longest));
 	if (strcmp(word_of(longest), "wait") == 0)
-		put_text(out, text_of(longest, "name"));
+		kvw_printf(out, " for %s", kvw_json_text(longest, "name"));
 	fputc('\n', out);
 }
 
 void kvw_story_print(const json_t *request, FILE *out)
 {
 	const json_t *way = json_object_get(request, "way");
-	double skipped = json_number_value(json_object_get(request, "notes_skipped"));
+	double skipped = kvw_json_number(request, "notes_skipped");
 	unsigned attempts = 0;
 
 	put_head(request, out);
@@ -274,6 +243,6 @@ void kvw_story_print(const json_t *request, FILE *out)
 		fprintf(out,
 			"              and %.0f notes more, for which its record had no room\n",
 			skipped);
-	put_longest(way, json_number_value(json_object_get(request, "total_ms")),
+	put_longest(way, kvw_json_number(request, "total_ms"),
 		json_object_get(request, "status") != NULL, out);
 }

@@ -8,137 +8,148 @@
  */
 #include "top/command.h"
 
-#include <curl/curl.h>
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "admin_client.h"
-#include "base/standard_out.h"
-#include "cli.h"
-#include "top/options.h"
 #include "top/page.h"
 
-#define PAUSE_NS INT64_C(1000000000)
-#define HOME     "\033[H\033[?7l" /* lines do not wrap */
-#define DONE     "\033[?7h"
-#define CLEAR    "\033[2J"
-#define TO_END   "\033[K"
-#define BELOW    "\033[J"
+#define HOME   "\033[H\033[?7l" /* lines do not wrap */
+#define DONE   "\033[?7h"
+#define CLEAR  "\033[2J"
+#define TO_END "\033[K"
+#define BELOW  "\033[J"
+
+struct options {
+	struct kvw_admin_options router;
+	bool once;
+};
 
 /* The data of one run of the command. */
 struct run {
-	const struct kvw_top_options *options;
-	struct kvw_config *config; /* the file of -c; owned; NULL: not given */
-	struct kvw_admin_where where;
-	char *key;   /* owned */
+	struct kvw_admin_client client;
+	struct options options;
 	bool screen; /* drawn again and again, in a terminal */
 	bool drawn;
-	FILE *out, *err;
 };
+
+static const struct kvw_admin_flag flags[] = {
+	{.name = "once", .offset = offsetof(struct options, once), .bare = true},
+	{.name = NULL},
+};
+
+static const char help[] =
+	"kvway top shows what a running router and its workers do now, and what is wrong, with "
+	"the\n"
+	"cause and what to do. The page /ui of the admin address shows the same.\n"
+	"\n"
+	"Usage:\n"
+	"  kvway top                  drawn again every second, until Ctrl-C\n"
+	"  kvway top --once           once, for a script or a report\n"
+	"  kvway top --once --json    the document itself: GET /status\n"
+	"\n"
+	"Examples:\n"
+	"  ssh router kvway top\n"
+	"  kvway top --once || echo 'requests fail'\n"
+	"  kvway top --once --json | jq '.workers[] | select(.slow) | .url, .slow'\n"
+	"\n"
+	"      --once               once, without codes for the terminal\n"
+	"      --json               the router's answer as it is, a line each time\n"
+	"\n" KVW_ADMIN_ADDRESS_HELP KVW_ADMIN_FLAGS_HELP
+	"  -h, --help               this text\n"
+	"\n"
+	"Columns: requests in prefill and in decode, seconds of prefill queued (predicted), share "
+	"of the\n"
+	"KV memory in use and of prompt tokens that were cached; of the last minute: requests and "
+	"generated\n"
+	"tokens a second, time per token; prefill rate as learned.\n"
+	"\n"
+	"Exit status: 0 done, 1 the router refuses, 2 wrong usage, 3 no router answers, 4 with "
+	"--once: a\n"
+	"problem of severity error.\n";
 
 /* Prints the page over the one before: `text` with each line cleared to its end. */
 static void put_screen(struct run *run, const char *text)
 {
-	fputs(run->drawn ? HOME : CLEAR HOME, run->out);
-	for (size_t len; *text != '\0'; text += len + 1) {
-		len = strcspn(text, "\n");
-		fwrite(text, 1, len, run->out);
-		fputs(TO_END "\n", run->out);
-		if (text[len] == '\0')
-			break;
-	}
-	fputs(BELOW DONE, run->out);
+	FILE *out = run->client.out;
+
+	fputs(run->drawn ? HOME : CLEAR HOME, out);
+	for (; *text != '\0'; text++)
+		if (*text == '\n')
+			fputs(TO_END "\n", out);
+		else
+			fputc(*text, out);
+	fputs(BELOW DONE, out);
 	run->drawn = true;
 }
 
-static struct kvw_top_look look_of(const struct run *run)
+static struct kvw_top_look look_of(struct run *run)
 {
-	struct kvw_top_look look = {.color = run->screen};
+	struct kvw_top_look look = {.color = run->screen, .width = 100};
+	int terminal = fileno(run->client.out);
 	struct winsize size;
 
-	if (isatty(fileno(run->out)) && ioctl(fileno(run->out), TIOCGWINSZ, &size) == 0)
+	if (isatty(terminal) && ioctl(terminal, TIOCGWINSZ, &size) == 0 && size.ws_col > 0) {
 		look.width = size.ws_col;
-	if (run->screen && look.width > 0)
-		look.height = size.ws_row;
-	if (look.width == 0)
-		look.width = 100;
+		look.height = run->screen ? size.ws_row : 0;
+	}
 	return look;
 }
 
-static enum kvw_top_status show(struct run *run, const struct kvw_admin_reply *reply)
+static enum kvw_exit show(struct run *run, const struct kvw_admin_reply *reply)
 {
-	json_t *root = json_loadb(reply->body == NULL ? "" : reply->body, reply->len, 0, NULL);
+	struct kvw_admin_client *client = &run->client;
+	json_t *root = json_loadb(reply->body, reply->len, 0, NULL);
 	struct kvw_top_look look = look_of(run);
-	enum kvw_top_status status = KVW_TOP_OK;
+	enum kvw_exit status = KVW_EXIT_OK;
 	char *text = NULL;
 	size_t size;
 	FILE *to = open_memstream(&text, &size);
+	bool good = to != NULL && reply->status == 200 &&
+		    kvw_top_print(root, client->address, &look, to);
 
-	if (to == NULL || reply->status != 200 ||
-		!kvw_top_print(root, run->where.address, &look, to)) {
-		const char *message = json_string_value(
-			json_object_get(json_object_get(root, "error"), "message"));
-
-		if (message == NULL)
-			message = "what answers is no kvway with /status";
-		fputs("kvway top: ", run->err);
-		kvw_print_clean(run->err, message, strlen(message));
-		fprintf(run->err, " (status %ld)\n", reply->status);
-		status = KVW_TOP_FAILED;
-	} else if (run->options->router.json) {
-		fwrite(reply->body, 1, reply->len, run->out);
-		fputc('\n', run->out);
-	} else {
-		fflush(to);
-		if (run->screen)
-			put_screen(run, text);
-		else
-			fputs(text, run->out);
-	}
-	if (status == KVW_TOP_OK && run->options->once && kvw_top_has_errors(root))
-		status = KVW_TOP_ERRORS;
-	fflush(run->out);
 	if (to != NULL)
 		fclose(to);
+	if (!good)
+		status = kvw_admin_client_refused(client, "/status", reply);
+	else if (run->options.router.json)
+		kvw_admin_client_pass(client, reply);
+	else if (run->screen)
+		put_screen(run, text);
+	else
+		fputs(text, client->out);
+	if (good && run->options.once && kvw_top_has_errors(root))
+		status = KVW_EXIT_PROBLEMS;
+	fflush(client->out);
 	free(text);
 	json_decref(root);
 	return status;
 }
 
-static enum kvw_top_status ask(struct run *run)
+static enum kvw_exit ask(struct run *run)
 {
-	const struct kvw_admin_question question = {
-		.method = "GET", .target = "/status", .key = run->key, .answer_ms = 10000};
-	struct kvw_admin_reply reply = {0};
-	char why[CURL_ERROR_SIZE];
-	enum kvw_err err = kvw_admin_client_ask(&run->where, &question, why, &reply);
-	enum kvw_top_status status = KVW_TOP_FAILED;
+	const struct kvw_admin_question question = {.path = "/status", .answer_ms = 10000};
+	struct kvw_admin_reply reply;
+	enum kvw_exit status = kvw_admin_client_ask(&run->client, &question, &reply);
 
-	if (err == KVW_EIO) {
-		kvw_admin_client_missed(&run->where, "top", why, "", run->err);
-		status = KVW_TOP_UNREACHABLE;
-	} else if (err != KVW_OK) {
-		fputs("kvway top: out of memory\n", run->err);
-	} else {
+	if (status == KVW_EXIT_OK) {
 		status = show(run, &reply);
+		free(reply.body);
 	}
-	free(reply.body);
 	return status;
 }
 
 /* A router that does not answer for a moment, such as during a restart, is asked again. */
-static enum kvw_top_status ask_all(struct run *run)
+static enum kvw_exit ask_all(struct run *run)
 {
-	const struct timespec pause = {.tv_sec = PAUSE_NS / 1000000000};
-	enum kvw_top_status status = ask(run);
+	enum kvw_exit status = ask(run);
 
-	while (!run->options->once && !ferror(run->out) &&
-		(status == KVW_TOP_OK || (status == KVW_TOP_UNREACHABLE && run->drawn))) {
-		nanosleep(&pause, NULL);
+	while (!run->options.once && !ferror(run->client.out) &&
+		(status == KVW_EXIT_OK || (status == KVW_EXIT_UNREACHABLE && run->drawn))) {
+		sleep(1);
 		status = ask(run);
 	}
 	return status;
@@ -146,26 +157,23 @@ static enum kvw_top_status ask_all(struct run *run)
 
 int kvw_top_command(int argc, char **argv, FILE *out, FILE *err)
 {
-	struct kvw_top_options options;
-	struct run run = {.options = &options, .out = out, .err = err};
-	enum kvw_top_status status;
+	struct run run = {.client = {.command = "top", .out = out, .err = err}};
+	struct kvw_admin_line line = {.command = "top",
+		.help = help,
+		.flags = flags,
+		.stray = "expected flags only",
+		.out = out,
+		.err = err,
+		.options = &run.options.router};
+	enum kvw_exit status;
 
-	if (!kvw_top_options_parse(argc, argv, out, err, &options, &status))
+	run.client.options = &run.options.router;
+	if (!kvw_admin_line_read(&line, argc, argv, &status))
 		return (int)status;
-	if (options.router.config != NULL &&
-		kvw_cli_load_file(options.router.config, err, &run.config) != KVW_OK)
-		return KVW_TOP_FAILED;
-	run.screen = !options.once && !options.router.json && isatty(fileno(out));
-	if (kvw_admin_client_find(&options.router, run.config, "top", err, &run.where) != KVW_OK)
-		status = KVW_TOP_USAGE;
-	if (status == KVW_TOP_OK && options.router.key_file != NULL) {
-		run.key = kvw_admin_client_key(options.router.key_file, "top", err);
-		if (run.key == NULL)
-			status = KVW_TOP_FAILED;
-	}
-	if (status == KVW_TOP_OK)
+	run.screen = !run.options.once && !run.options.router.json && isatty(fileno(out));
+	status = kvw_admin_client_open(&run.client);
+	if (status == KVW_EXIT_OK)
 		status = ask_all(&run);
-	free(run.key);
-	kvw_config_destroy(run.config);
+	kvw_admin_client_close(&run.client);
 	return (int)status;
 }

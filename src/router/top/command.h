@@ -4,7 +4,7 @@
 
 #include <stdio.h>
 
-/* argv[0] is "top". Returns the exit status of the program (enum kvw_top_status). argv may be
+/* argv[0] is "top". Returns the exit status of the program (enum kvw_exit). argv may be
  * reordered. */
 int kvw_top_command(int argc, char **argv, FILE *out, FILE *err);
 

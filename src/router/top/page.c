@@ -6,6 +6,7 @@
 
 #include <string.h>
 
+#include "admin_json.h"
 #include "base/standard_out.h"
 
 #define WORKER_MOST 40 /* columns of a worker's name */
@@ -20,25 +21,13 @@
 #define BOLD  "\033[1m"
 #define PLAIN "\033[0m"
 
-static const char *text_of(const json_t *object, const char *key)
-{
-	const char *text = json_string_value(json_object_get(object, key));
-
-	return text != NULL ? text : "";
-}
-
 /* Prints at most `most` bytes of a text from the network, in a column of this width. */
 static void put_text(FILE *out, const char *text, int width, int most)
 {
-	int len = (int)strnlen(text, (size_t)most);
+	char cut[TEXT_MOST + 1];
 
-	kvw_print_clean(out, text, (size_t)len);
-	fprintf(out, "%*s", len < width ? width - len : 0, "");
-}
-
-static double number_of(const json_t *object, const char *key)
-{
-	return json_number_value(json_object_get(object, key));
+	(void)snprintf(cut, sizeof(cut), "%.*s", most, text);
+	kvw_print_column(out, cut, width);
 }
 
 static void set_color(FILE *out, const struct kvw_top_look *look, const char *code)
@@ -80,17 +69,17 @@ int kvw_top_print_problems(const json_t *problems, const struct kvw_top_look *lo
 
 	for (size_t i = 0; i < json_array_size(problems); i++) {
 		const json_t *problem = json_array_get(problems, i);
-		const char *severity = text_of(problem, "severity");
+		const char *severity = kvw_json_text(problem, "severity");
 		bool error = strcmp(severity, "error") == 0;
 
 		set_color(out, look, error ? RED : strcmp(severity, "note") == 0 ? PLAIN : AMBER);
 		put_text(out, error ? "ERROR" : severity, LEVEL_WIDTH, LEVEL_WIDTH);
 		set_color(out, look, PLAIN);
-		lines += put_folded(out, text_of(problem, "what"), LEVEL_WIDTH, look);
+		lines += put_folded(out, kvw_json_text(problem, "what"), LEVEL_WIDTH, look);
 		fprintf(out, "%*s", LEAD_WIDTH, "why: ");
-		lines += put_folded(out, text_of(problem, "why"), LEAD_WIDTH, look);
+		lines += put_folded(out, kvw_json_text(problem, "why"), LEAD_WIDTH, look);
 		fprintf(out, "%*s", LEAD_WIDTH, "do: ");
-		lines += put_folded(out, text_of(problem, "do"), LEAD_WIDTH, look);
+		lines += put_folded(out, kvw_json_text(problem, "do"), LEAD_WIDTH, look);
 	}
 	return lines;
 }
@@ -99,7 +88,7 @@ bool kvw_top_has_errors(const json_t *status)
 {
 	const json_t *first = json_array_get(json_object_get(status, "problems"), 0);
 
-	return strcmp(text_of(first, "severity"), "error") == 0; /* errors come first */
+	return strcmp(kvw_json_text(first, "severity"), "error") == 0; /* errors come first */
 }
 
 /* --- the last minute --- */
@@ -124,28 +113,31 @@ static void put_minute(FILE *out, const json_t *status)
 {
 	const json_t *minute = json_object_get(status, "minute");
 	const json_t *waiting = json_array_get(json_object_get(status, "waiting"), 0);
-	double seconds = number_of(minute, "seconds"), kept = number_of(minute, "promises_kept");
-	double ended = number_of(minute, "ok") + number_of(minute, "client_error") +
-		       number_of(minute, "refused") + number_of(minute, "failed") +
-		       number_of(minute, "left");
-	double promised = kept + number_of(minute, "promises_late") +
-			  number_of(minute, "promises_slow") + number_of(minute, "promises_broken");
+	double seconds = kvw_json_number(minute, "seconds");
+	double kept = kvw_json_number(minute, "promises_kept");
+	double ended = kvw_json_number(minute, "ok") + kvw_json_number(minute, "client_error") +
+		       kvw_json_number(minute, "refused") + kvw_json_number(minute, "failed") +
+		       kvw_json_number(minute, "left");
+	double promised = kept + kvw_json_number(minute, "promises_late") +
+			  kvw_json_number(minute, "promises_slow") +
+			  kvw_json_number(minute, "promises_broken");
 
 	seconds = seconds < 1 ? 1 : seconds;
 	fprintf(out,
 		"requests %.1f/s  in flight %.0f  waiting %.0f (oldest %.0f s)  refused %.0f  "
 		"failed %.0f  first token ",
-		ended / seconds, number_of(status, "in_flight"), number_of(waiting, "requests"),
-		number_of(waiting, "seconds"), number_of(minute, "refused"),
-		number_of(minute, "failed"));
+		ended / seconds, kvw_json_number(status, "in_flight"),
+		kvw_json_number(waiting, "requests"), kvw_json_number(waiting, "seconds"),
+		kvw_json_number(minute, "refused"), kvw_json_number(minute, "failed"));
 	put_ms(out, json_object_get(minute, "ttft_p50_ms"));
 	fputs(", p90 ", out);
 	put_ms(out, json_object_get(minute, "ttft_p90_ms"));
 	fprintf(out, "\ntokens in %.0f/s  from cache ",
-		number_of(minute, "prompt_tokens") / seconds);
-	put_share(out, number_of(minute, "cached_tokens"), number_of(minute, "prompt_tokens"));
+		kvw_json_number(minute, "prompt_tokens") / seconds);
+	put_share(out, kvw_json_number(minute, "cached_tokens"),
+		kvw_json_number(minute, "prompt_tokens"));
 	fprintf(out, "  out %.0f/s  promises kept ",
-		number_of(minute, "completion_tokens") / seconds);
+		kvw_json_number(minute, "completion_tokens") / seconds);
 	put_share(out, kept, promised);
 	fputc('\n', out);
 }
@@ -174,7 +166,7 @@ static void put_number(
 static void put_worker(
 	FILE *out, const json_t *worker, int name_width, const struct kvw_top_look *look)
 {
-	const char *name = text_of(worker, "id"), *state = text_of(worker, "state");
+	const char *name = kvw_json_text(worker, "id"), *state = kvw_json_text(worker, "state");
 	int rank = rank_of(worker);
 	const char *shown = rank == 1                           ? "slow"
 			    : strncmp(state, "ejected", 7) == 0 ? "ejected"
@@ -203,7 +195,7 @@ static void put_workers(FILE *out, const json_t *workers, int room, const struct
 	size_t count = json_array_size(workers);
 
 	for (size_t i = 0; i < count; i++) {
-		int len = (int)strlen(text_of(json_array_get(workers, i), "id"));
+		int len = (int)strlen(kvw_json_text(json_array_get(workers, i), "id"));
 
 		name_width = len > name_width ? len : name_width;
 	}
@@ -234,9 +226,9 @@ static void put_prefixes(FILE *out, const json_t *prefixes)
 		const json_t *item = json_array_get(items, i);
 
 		fputs(i == 0 ? "hottest prefixes: " : "; ", out);
-		put_text(out, text_of(item, "prefix"), 0, TEXT_MOST);
-		fprintf(out, " (%.0f tokens): %.0f hits on %zu", number_of(item, "tokens"),
-			number_of(item, "hits"),
+		put_text(out, kvw_json_text(item, "prefix"), 0, TEXT_MOST);
+		fprintf(out, " (%.0f tokens): %.0f hits on %zu", kvw_json_number(item, "tokens"),
+			kvw_json_number(item, "hits"),
 			json_array_size(json_object_get(item, "workers")));
 	}
 	if (json_array_size(items) > 0)
@@ -255,11 +247,11 @@ bool kvw_top_print(
 		return false;
 	set_color(out, look, BOLD);
 	fputs("kvway ", out);
-	put_text(out, text_of(about, "version"), 0, TEXT_MOST);
+	put_text(out, kvw_json_text(about, "version"), 0, TEXT_MOST);
 	set_color(out, look, PLAIN);
 	fprintf(out, " at %s  ", address);
-	put_text(out, text_of(about, "strategy"), 0, TEXT_MOST);
-	fprintf(out, "  up %.0f s  %zu problem%s%s\n", number_of(about, "uptime_seconds"),
+	put_text(out, kvw_json_text(about, "strategy"), 0, TEXT_MOST);
+	fprintf(out, "  up %.0f s  %zu problem%s%s\n", kvw_json_number(about, "uptime_seconds"),
 		json_array_size(problems), json_array_size(problems) == 1 ? "" : "s",
 		json_is_true(json_object_get(about, "draining")) ? "  draining" : "");
 	lines += kvw_top_print_problems(problems, look, out);

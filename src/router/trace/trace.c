@@ -371,6 +371,19 @@ static void decode_context(const uint64_t *words, struct kvw_trace_story *out)
 	};
 }
 
+/* Moves a step's decision before what the step did in that moment, since it is noted after it. */
+static void order_step(struct kvw_trace_note *notes, size_t at)
+{
+	const struct kvw_trace_note step = notes[at];
+
+	for (; at > 0 && notes[at - 1].at_us == step.at_us &&
+		(notes[at - 1].kind == KVW_TRACE_WAIT || notes[at - 1].kind == KVW_TRACE_ANSWER ||
+			notes[at - 1].kind == KVW_TRACE_RESPONSE);
+		at--)
+		notes[at] = notes[at - 1];
+	notes[at] = step;
+}
+
 static void decode(const uint64_t *words, struct kvw_trace_story *out)
 {
 	out->ended = words[WORD_ENDED];
@@ -388,8 +401,11 @@ static void decode(const uint64_t *words, struct kvw_trace_story *out)
 	out->model_word = (uint8_t)(words[WORD_NAMES] >> 16);
 	out->model_len = (uint8_t)(words[WORD_NAMES] >> 24);
 	decode_context(words, out);
-	for (size_t i = 0; i < out->note_count; i++)
+	for (size_t i = 0; i < out->note_count; i++) {
 		decode_note(words + WORD_NOTES + 2 * i, &out->notes[i]);
+		if (out->notes[i].kind == KVW_TRACE_STEP)
+			order_step(out->notes, i);
+	}
 	memcpy(out->text, words + WORD_TEXT, KVW_TRACE_TEXT);
 }
 

@@ -204,20 +204,44 @@ void kvw_ledger_settle(struct kvw_ledger *ledger, int64_t wall_s)
 
 /* --- reading --- */
 
+/* Takes the sum of one hour's tables, or if memory is out adds them to `out`. */
+static void take_hour(const struct kvw_usage_hour *hour, const struct kvw_slice *key,
+	struct kvw_usage_table *base, struct kvw_usage_table *own, struct kvw_usage_table *out)
+{
+	/* A key has few entries, which are found at once. */
+	if (key != NULL || !kvw_usage_table_copy(base, &hour->base))
+		kvw_usage_table_merge(out, &hour->base, key);
+	if (key != NULL || !kvw_usage_table_copy(own, &hour->own))
+		kvw_usage_table_merge(out, &hour->own, key);
+}
+
+/* Entries of an hour move between its two tables, so both are copied at once; what a table of
+ * many entries costs is done without the lock, for which loops wait. */
 int64_t kvw_ledger_sum(struct kvw_ledger *ledger, int64_t since_s, const struct kvw_slice *key,
 	int64_t wall_s, struct kvw_usage_table *out)
 {
-	int64_t first = wall_s / KVW_USAGE_HOUR_S - (int64_t)ledger->options.hours + 1;
+	int64_t first = wall_s / KVW_USAGE_HOUR_S - (int64_t)ledger->options.hours + 1, next;
+	bool more = true;
 
 	if (since_s / KVW_USAGE_HOUR_S > first)
 		first = since_s / KVW_USAGE_HOUR_S;
-	(void)pthread_mutex_lock(&ledger->lock);
-	for (size_t i = 0; i < ledger->hour_count; i++) {
-		if (ledger->hours[i].hour < first)
-			continue;
-		kvw_usage_table_merge(out, &ledger->hours[i].base, key);
-		kvw_usage_table_merge(out, &ledger->hours[i].own, key);
+	for (next = first; more;) {
+		struct kvw_usage_table base = {0}, own = {0};
+		size_t at = 0;
+
+		(void)pthread_mutex_lock(&ledger->lock);
+		while (at < ledger->hour_count && ledger->hours[at].hour < next)
+			at++;
+		more = at < ledger->hour_count;
+		if (more) {
+			take_hour(&ledger->hours[at], key, &base, &own, out);
+			next = ledger->hours[at].hour + 1;
+		}
+		(void)pthread_mutex_unlock(&ledger->lock);
+		kvw_usage_table_merge(out, &base, NULL);
+		kvw_usage_table_merge(out, &own, NULL);
+		kvw_usage_table_finish(&base);
+		kvw_usage_table_finish(&own);
 	}
-	(void)pthread_mutex_unlock(&ledger->lock);
 	return first * KVW_USAGE_HOUR_S;
 }

@@ -40,7 +40,7 @@ struct kvw_ledger {
 	struct kvw_ledger_options options;
 	struct kvw_usage_shard *shards; /* [loops] */
 	_Atomic bool gave; /* an heir was given records */
-	pthread_mutex_t lock;           /* guards everything below, held for microseconds */
+	pthread_mutex_t lock;           /* guards everything below; held for a copy of an hour */
 	struct kvw_usage_hour *hours;   /* [options.hours], ascending; hour_count of them exist */
 	size_t hour_count;
 	struct kvw_usage_series *series; /* [options.named] */

@@ -131,13 +131,11 @@ static void put_json_name(struct kvw_page *page, const char *member, struct kvw_
 		kvw_page_json(page, name);
 }
 
-/* Writes the counts as members, with a comma between them. */
+/* Writes the counts as members. */
 static void put_json_counts(struct kvw_page *page, const struct kvw_used *used)
 {
 	for (size_t i = 0; i < KVW_USED_KINDS; i++) {
-		kvw_page_string(page, i == 0 ? "\"" : ",\"");
-		kvw_page_string(page, names[i]);
-		kvw_page_string(page, "\":");
+		kvw_page_member(page, names[i]);
 		put_count(page, used, i);
 	}
 }
@@ -157,7 +155,6 @@ static void put_json(struct kvw_page *page, const struct kvw_usage_table *table,
 		put_json_name(page, i == 0 ? "\n{\"key\":" : ",\n{\"key\":", user.key);
 		put_json_name(page, ",\"tenant\":", user.tenant);
 		put_json_name(page, ",\"model\":", user.model);
-		kvw_page_string(page, ",");
 		put_json_counts(page, &entry->used);
 		kvw_page_string(page, "}");
 	}

@@ -234,6 +234,28 @@ struct kvw_usage_entry *kvw_usage_table_add(
 	return entry;
 }
 
+bool kvw_usage_table_copy(struct kvw_usage_table *to, const struct kvw_usage_table *from)
+{
+	struct kvw_usage_entry *entries = malloc(from->count * sizeof(*entries) + 1);
+	char *text = malloc(from->text_len + 1);
+
+	if (entries == NULL || text == NULL) {
+		free(entries);
+		free(text);
+		return false;
+	}
+	if (from->count > 0) {
+		memcpy(entries, from->entries, from->count * sizeof(*entries));
+		memcpy(text, from->text, from->text_len);
+	}
+	*to = (struct kvw_usage_table){.entries = entries,
+		.count = from->count,
+		.text = text,
+		.other = from->other,
+		.others = from->others};
+	return true;
+}
+
 void kvw_usage_table_merge(struct kvw_usage_table *to, const struct kvw_usage_table *from,
 	const struct kvw_slice *key)
 {

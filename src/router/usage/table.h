@@ -77,6 +77,8 @@ struct kvw_usage_entry *kvw_usage_table_add(
 	struct kvw_usage_table *table, const struct kvw_user *user, const struct kvw_used *used);
 struct kvw_usage_entry *kvw_usage_table_find(
 	const struct kvw_usage_table *table, const struct kvw_user *user);
+/* Makes a copy that only serves to be merged. False: out of memory, and *to is as it was. */
+bool kvw_usage_table_copy(struct kvw_usage_table *to, const struct kvw_usage_table *from);
 /* Adds the entries of another table, or of one key, and its `other` if key is NULL. */
 void kvw_usage_table_merge(struct kvw_usage_table *to, const struct kvw_usage_table *from,
 	const struct kvw_slice *key);

@@ -6,8 +6,8 @@
 
 #include <stdio.h>
 
-/* argv[0] is the word `workers`. Only `add -` reads from `in`. Returns the program's exit status,
- * an enum kvw_workers_status. */
-int kvw_workers_command(int argc, char **argv, FILE *in, FILE *out, FILE *err);
+/* argv[0] is the word `workers`. Only `add -` reads standard input. Returns the program's exit
+ * status, an enum kvw_exit. */
+int kvw_workers_command(int argc, char **argv, FILE *out, FILE *err);
 
 #endif

@@ -7,21 +7,9 @@
 #ifndef KVW_WORKERS_OPTIONS_H
 #define KVW_WORKERS_OPTIONS_H
 
-#include <stdbool.h>
-#include <stddef.h>
 #include <stdint.h>
-#include <stdio.h>
 
 #include "admin_options.h"
-#include "kvway/err.h"
-
-/* Exit statuses of `kvway workers`. */
-enum kvw_workers_status {
-	KVW_WORKERS_OK = 0,
-	KVW_WORKERS_FAILED = 1,      /* the router refused the request, or a drain took too long */
-	KVW_WORKERS_USAGE = 2,       /* the command line is wrong */
-	KVW_WORKERS_UNREACHABLE = 3, /* no router answers */
-};
 
 enum kvw_workers_verb {
 	KVW_WORKERS_LIST,
@@ -36,11 +24,11 @@ enum kvw_workers_verb {
 
 /* Borrowed from argv. */
 struct kvw_workers_options {
+	struct kvw_admin_options router;
 	enum kvw_workers_verb verb;
 	/* the words after the verb: URLs for ADD, an ID, or for WEIGHT an ID and a number */
 	char **names;
 	size_t name_count;
-	struct kvw_admin_options router;
 	const char *models[KVW_WORKERS_MODELS_MAX];
 	size_t model_count;
 	const char *wait; /* for DRAIN; NULL: not given */
@@ -51,6 +39,6 @@ struct kvw_workers_options {
 /* argv[0] is the word `workers`. Returns false if the program is to exit with *status. Help is
  * written to out, errors to err. The order of argv may change. */
 bool kvw_workers_options_parse(int argc, char **argv, FILE *out, FILE *err,
-	struct kvw_workers_options *options, enum kvw_workers_status *status) KVW_MUST_CHECK;
+	struct kvw_workers_options *options, enum kvw_exit *status) KVW_MUST_CHECK;
 
 #endif

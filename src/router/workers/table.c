@@ -6,23 +6,10 @@
 #include <jansson.h>
 #include <string.h>
 
+#include "admin_json.h"
 #include "base/standard_out.h"
 
 #define STATE_ROOM 96
-
-static const char *text_of(const json_t *object, const char *key)
-{
-	const char *text = json_string_value(json_object_get(object, key));
-
-	return text != NULL ? text : "";
-}
-
-static void put_text(FILE *out, const char *text, size_t len, int width)
-{
-	kvw_print_clean(out, text, len);
-	for (int i = (int)len; i < width; i++)
-		fputc(' ', out);
-}
 
 static void put_number(FILE *out, const json_t *value, int width, int digits, double factor)
 {
@@ -36,14 +23,15 @@ static void put_number(FILE *out, const json_t *value, int width, int digits, do
  * status 401". */
 static void state_text(const json_t *worker, char text[STATE_ROOM])
 {
-	double ms = json_number_value(json_object_get(worker, "leaves_in_ms"));
-	const char *fault = text_of(worker, "models_error"), *role = text_of(worker, "role");
+	double ms = kvw_json_number(worker, "leaves_in_ms");
+	const char *fault = kvw_json_text(worker, "models_error");
+	const char *role = kvw_json_text(worker, "role");
 	bool whole = *role == '\0' || strcmp(role, "both") == 0;
 
 	if (json_is_true(json_object_get(worker, "leaves")))
 		(void)snprintf(text, STATE_ROOM, "leaves within %.0f s", ms / 1000 + 0.5);
 	else
-		(void)snprintf(text, STATE_ROOM, "%s%s%.8s%s%.48s", text_of(worker, "state"),
+		(void)snprintf(text, STATE_ROOM, "%s%s%.8s%s%.48s", kvw_json_text(worker, "state"),
 			whole ? "" : ", ", whole ? "" : role,
 			*fault != '\0' ? ", /v1/models: " : "", fault);
 }
@@ -53,22 +41,18 @@ static void put_sources(FILE *out, const json_t *list)
 	for (size_t i = 0; i < json_array_size(list); i++) {
 		const char *name = json_string_value(json_array_get(list, i));
 
-		if (i > 0)
-			fputc(',', out);
-		if (name != NULL)
-			put_text(out, name, strlen(name), 0);
+		kvw_printf(out, "%s%s", i > 0 ? "," : "", name != NULL ? name : "");
 	}
 }
 
 static void put_worker(FILE *out, const json_t *worker, int url_width, int state_width)
 {
 	const json_t *models = json_object_get(worker, "models");
-	const char *url = text_of(worker, "url");
 	char state[STATE_ROOM];
 
 	state_text(worker, state);
-	put_text(out, url, strlen(url), url_width + 2);
-	put_text(out, state, strlen(state), state_width);
+	kvw_print_column(out, kvw_json_text(worker, "url"), url_width + 2);
+	kvw_print_column(out, state, state_width);
 	if (json_is_array(models))
 		fprintf(out, "  %6zu", json_array_size(models));
 	else
@@ -88,7 +72,7 @@ static void print(FILE *out, const json_t *list)
 
 	for (size_t i = 0; i < json_array_size(list); i++) {
 		const json_t *worker = json_array_get(list, i);
-		int url = (int)strlen(text_of(worker, "url"));
+		int url = (int)strlen(kvw_json_text(worker, "url"));
 
 		state_text(worker, state);
 		url_width = url > url_width ? url : url_width;
@@ -107,26 +91,10 @@ enum kvw_err kvw_workers_table_print(struct kvw_slice json, FILE *out)
 	bool good = json_is_array(list);
 
 	for (size_t i = 0; good && i < json_array_size(list); i++)
-		good = *text_of(json_array_get(list, i), "url") != '\0';
+		good = *kvw_json_text(json_array_get(list, i), "url") != '\0';
 	if (good)
 		print(out, list);
 	json_decref(list);
 	json_decref(root);
 	return good ? KVW_OK : KVW_EPROTO;
-}
-
-void kvw_workers_error_print(long status, struct kvw_slice json, FILE *err)
-{
-	json_t *root = json_loadb(json.data, json.len, 0, NULL);
-	const char *message = text_of(json_object_get(root, "error"), "message");
-
-	fputs("kvway workers: ", err);
-	if (*message != '\0') {
-		put_text(err, message, strlen(message), 0);
-	} else {
-		fprintf(err, "what answers is no kvway with /workers: status %ld, ", status);
-		put_text(err, json.data, json.len < 200 ? json.len : 200, 0);
-	}
-	fputc('\n', err);
-	json_decref(root);
 }

@@ -13,7 +13,4 @@
  * nothing was printed. */
 enum kvw_err kvw_workers_table_print(struct kvw_slice json, FILE *out) KVW_MUST_CHECK;
 
-/* Prints the message of an error from the admin address; the whole text if it has another form. */
-void kvw_workers_error_print(long status, struct kvw_slice json, FILE *err);
-
 #endif

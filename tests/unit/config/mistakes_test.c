@@ -238,6 +238,9 @@ static const struct mistake mistakes[] = {
 	{"rate_sharing: {interval: 1m}\n" TEST_WORKER, 1, 26, "rate_sharing.interval",
 		{"expected a duration from 10ms to 1s"}},
 
+	{"tracing: {endpoint: 'http://u:secret@a:1'}\n" TEST_WORKER, 1, 21, "tracing.endpoint",
+		{"found a value that is not printed here, expected a URL"}},
+
 	/* replicas */
 	{"replicas: {redis: 'redis://u:secret@'}\n" TEST_WORKER, 1, 19, "replicas.redis",
 		{"found a value that is not printed here, expected"}},

@@ -98,6 +98,8 @@ START_TEST(each_metric_is_there_once)
 	for (size_t i = 0; (info = kvt_metric_info(i)) != NULL; i++) {
 		size_t samples = 0;
 
+		if (info->name == NULL)
+			continue; /* a question */
 		snprintf(line, sizeof(line), "# HELP %s %s\n", info->name, info->help);
 		ck_assert_uint_eq(count_of(line), 1);
 		ck_assert(strncmp(at, line, strlen(line)) == 0);

@@ -116,6 +116,28 @@ START_TEST(numbers)
 }
 END_TEST
 
+/* A name or value that ends with a brace begins no object. */
+START_TEST(members_have_commas_between_them)
+{
+	static const char expected[] = "{\"a{\":1,\"b\":{\"c\":\"{\",\"d\":2}}";
+	struct kvw_page page = {0};
+
+	kvw_page_string(&page, "{");
+	kvw_page_member(&page, "a{");
+	kvw_page_u64(&page, 1);
+	kvw_page_member(&page, "b");
+	kvw_page_string(&page, "{");
+	kvw_page_member(&page, "c");
+	kvw_page_json(&page, KVW_SLICE("{"));
+	kvw_page_member(&page, "d");
+	kvw_page_u64(&page, 2);
+	kvw_page_string(&page, "}}");
+	ck_assert_uint_eq(page.len, strlen(expected));
+	ck_assert_mem_eq(page.data, expected, page.len);
+	free(page.data);
+}
+END_TEST
+
 int main(void)
 {
 	TCase *tcase = tcase_create("page");
@@ -124,5 +146,6 @@ int main(void)
 	tcase_add_test(tcase, json_escape_cuts_between_characters);
 	tcase_add_test(tcase, json_of_random_bytes);
 	tcase_add_test(tcase, numbers);
+	tcase_add_test(tcase, members_have_commas_between_them);
 	return run_tcase("page", tcase);
 }

@@ -9,14 +9,14 @@
 #include "tests/unit/suite.h"
 
 /* Splits a line at spaces, and parses it. */
-static enum kvw_groups_status parse(const char *line, struct kvw_groups_options *options, bool *go_on)
+static enum kvw_exit parse(const char *line, struct kvw_groups_options *options, bool *go_on)
 {
 	static char words[512];
 	static char *argv[32];
 	char *said = NULL;
 	size_t size = 0;
 	FILE *out = open_memstream(&said, &size);
-	enum kvw_groups_status status;
+	enum kvw_exit status;
 	int argc = 0;
 
 	strcpy(words, line);
@@ -34,7 +34,7 @@ START_TEST(test_good_lines)
 	struct kvw_groups_options options;
 	bool go_on;
 
-	ck_assert_int_eq(parse("groups", &options, &go_on), KVW_GROUPS_OK);
+	ck_assert_int_eq(parse("groups", &options, &go_on), KVW_EXIT_OK);
 	ck_assert(go_on && options.verb == KVW_GROUPS_LIST);
 	(void)parse("groups list --json", &options, &go_on);
 	ck_assert(go_on && options.verb == KVW_GROUPS_LIST && options.router.json);
@@ -43,7 +43,7 @@ START_TEST(test_good_lines)
 	ck_assert_str_eq(options.names[0], "llama");
 	(void)parse("compare stable canary --model llama --interval 10s", &options, &go_on);
 	ck_assert(go_on && options.verb == KVW_GROUPS_COMPARE && options.interval_ms == 10000);
-	ck_assert_int_eq(parse("compare --help", &options, &go_on), KVW_GROUPS_OK);
+	ck_assert_int_eq(parse("compare --help", &options, &go_on), KVW_EXIT_OK);
 	ck_assert(!go_on);
 }
 END_TEST
@@ -59,7 +59,7 @@ START_TEST(test_wrong_lines)
 	struct kvw_groups_options options;
 	bool go_on;
 
-	ck_assert_int_eq(parse(wrong[_i], &options, &go_on), KVW_GROUPS_USAGE);
+	ck_assert_int_eq(parse(wrong[_i], &options, &go_on), KVW_EXIT_USAGE);
 	ck_assert(!go_on);
 }
 END_TEST

@@ -1,12 +1,14 @@
 /*
- * status_test.c - the tables of hot prefixes and unknown models, and the hour of samples, with a
- * clock of the test's own.
+ * status_test.c - the tables of hot prefixes and unknown models, the hour of samples, and problems
+ * of workers, with a clock of the test's own.
  */
 #include <check.h>
 #include <stdio.h>
 #include <string.h>
 
+#include "fleet/wake/wakes.h"
 #include "status/history.h"
+#include "status/problems.h"
 #include "status/seen.h"
 #include "tests/unit/router/admin/fixture.h"
 #include "tests/unit/suite.h"
@@ -255,6 +257,157 @@ START_TEST(a_sum_that_falls_has_not_grown)
 }
 END_TEST
 
+/* --- problems_workers.c ------------------------------------------------------------------------ */
+
+/* A kvway with worker 0 of the fixture, or with none; `deps` may be changed. */
+struct scene {
+	struct fixture fixture;
+	struct kvw_admin_deps deps;
+	struct kvw_worker_fact fact;
+	struct kvw_history history;
+	size_t workers;
+	json_t *found; /* [severity], of the last look */
+};
+
+static void set_scene(struct scene *scene, size_t workers)
+{
+	*scene = (struct scene){.workers = workers};
+	fixture_init(&scene->fixture, 1);
+	scene->deps.config = &scene->fixture.config;
+	scene->deps.fleet = scene->fixture.fleet;
+	scene->fact.worker = scene->fixture.fleet->workers[0];
+	scene->fact.id = KVW_SLICE("127.0.0.1:1");
+	if (workers == 0)
+		for (size_t i = 0; i < FIXTURE_WORKERS; i++)
+			kvw_fleet_bar(scene->deps.fleet, scene->fixture.fleet->workers[i],
+				KVW_BARRED_DRAINING, true);
+}
+
+static void end_scene(struct scene *scene)
+{
+	json_decref(scene->found);
+	fixture_finish(&scene->fixture);
+}
+
+/* Returns the problem of this code, borrowed until the next look; NULL: there is none. */
+static const json_t *look_for(
+	struct scene *scene, enum kvw_severity severity, const char *code)
+{
+	const struct kvw_admin_facts admin = {.deps = &scene->deps};
+	const struct kvw_workers_now workers = {
+		.list.count = scene->workers, .items = &scene->fact};
+	const struct kvw_problem_facts facts = {
+		.admin = &admin, .workers = &workers, .history = &scene->history};
+	struct kvw_problems problems = {.facts = &facts};
+	const json_t *problem = NULL;
+	json_t *item;
+	size_t i;
+
+	json_decref(scene->found);
+	scene->found = json_array();
+	for (int s = 0; s < KVW_SEVERITIES; s++) {
+		problems.lists[s] = json_array();
+		json_array_append_new(scene->found, problems.lists[s]);
+	}
+	kvw_problems_of_workers(&problems);
+	json_array_foreach(problems.lists[severity], i, item)
+		if (strcmp(json_string_value(json_object_get(item, "code")), code) == 0)
+			problem = item;
+	return problem;
+}
+
+static void move(struct scene *scene, uint64_t transfers, uint64_t recomputed)
+{
+	atomic_fetch_add(&scene->fact.worker->transfers, transfers);
+	atomic_fetch_add(&scene->fact.worker->recomputed, recomputed);
+}
+
+static void pass_minutes(struct scene *scene, int64_t from, int64_t count)
+{
+	for (int64_t minute = from; minute < from + count; minute++)
+		kvw_history_note_moved(
+			&scene->history, scene->deps.fleet, START + minute * MINUTE);
+}
+
+START_TEST(transfers_count_for_five_minutes)
+{
+	struct scene scene;
+	const json_t *problem;
+
+	set_scene(&scene, 1);
+	pass_minutes(&scene, 0, 1);
+	move(&scene, 1000, 0);
+	move(&scene, 8, 8);
+	ck_assert_ptr_null(look_for(&scene, KVW_SEVERITY_WARNING, "kv_not_transferred"));
+	pass_minutes(&scene, 1, 6);
+	move(&scene, 8, 6);
+	problem = look_for(&scene, KVW_SEVERITY_WARNING, "kv_not_transferred");
+	ck_assert_ptr_nonnull(problem);
+	ck_assert_ptr_nonnull(strstr(json_string_value(json_object_get(problem, "what")),
+		"computed 6 of 8 prompts again"));
+	pass_minutes(&scene, 7, 5);
+	move(&scene, 1, 0); /* its connector works again */
+	ck_assert_ptr_nonnull(look_for(&scene, KVW_SEVERITY_WARNING, "kv_not_transferred"));
+	pass_minutes(&scene, 12, 1);
+	ck_assert_ptr_null(look_for(&scene, KVW_SEVERITY_WARNING, "kv_not_transferred"));
+	end_scene(&scene);
+}
+END_TEST
+
+/* Where requests wake workers, none is meant to run. */
+START_TEST(a_fleet_that_is_woken_may_be_empty)
+{
+	static char tiny[] = "tiny", *models[] = {tiny};
+	struct scene scene;
+	struct kvw_wake_model *model;
+
+	set_scene(&scene, 0);
+	scene.fixture.config.discovery_wake_models = (struct kvw_strings){models, 1};
+	ck_assert_ptr_nonnull(look_for(&scene, KVW_SEVERITY_ERROR, "no_worker"));
+	scene.fixture.config.discovery_wake_hold_ms = 1000;
+	ck_assert_ptr_nonnull(look_for(&scene, KVW_SEVERITY_NOTE, "no_worker"));
+	ck_assert_uint_eq(json_array_size(json_array_get(scene.found, KVW_SEVERITY_ERROR)), 0);
+	model = kvw_wakes_find(
+		scene.deps.fleet->wakes, &scene.fixture.config, kvw_slice_of("tiny"));
+	atomic_store(&model->failed, true);
+	ck_assert_ptr_nonnull(look_for(&scene, KVW_SEVERITY_ERROR, "no_worker"));
+	atomic_store(&model->failed, false);
+	/* A worker that is down is not asleep. */
+	scene.workers = 1;
+	atomic_store(&scene.fact.worker->health, KVW_HEALTH_DOWN);
+	ck_assert_ptr_nonnull(look_for(&scene, KVW_SEVERITY_ERROR, "no_worker"));
+	scene.fact.leaves = true;
+	ck_assert_ptr_nonnull(look_for(&scene, KVW_SEVERITY_NOTE, "no_worker"));
+	end_scene(&scene);
+}
+END_TEST
+
+START_TEST(the_command_that_wakes_a_worker_has_what_the_address_asks_for)
+{
+	static char certificate[] = "/c.pem", listen[] = "10.0.0.1:9090";
+	struct scene scene;
+	const char *what;
+
+	set_scene(&scene, 1);
+	scene.fixture.config.admin_listen = listen;
+	kvw_fleet_bar(scene.deps.fleet, scene.fact.worker, KVW_BARRED_ASLEEP, true);
+	what = json_string_value(json_object_get(
+		look_for(&scene, KVW_SEVERITY_WARNING, "worker_asleep"), "do"));
+	ck_assert_str_eq(what,
+		"Wake it: curl -X POST -H 'X-Requested-With: curl' "
+		"'http://10.0.0.1:9090/broadcast/wake_up?workers=127.0.0.1:1'.");
+	scene.fixture.config.admin_tls_certificate = certificate;
+	scene.deps.admin_auth = (struct kvw_auth *)&scene; /* only its presence counts */
+	what = json_string_value(json_object_get(
+		look_for(&scene, KVW_SEVERITY_WARNING, "worker_asleep"), "do"));
+	ck_assert_str_eq(what,
+		"Wake it: curl -X POST -H 'Authorization: Bearer KEY' "
+		"'https://10.0.0.1:9090/broadcast/wake_up?workers=127.0.0.1:1', with a key of "
+		"admin.keys_file as KEY.");
+	end_scene(&scene);
+}
+END_TEST
+
 int main(void)
 {
 	TCase *tcase = tcase_create("status");
@@ -268,5 +421,8 @@ int main(void)
 	tcase_add_test(tcase, an_hour_of_samples);
 	tcase_add_test(tcase, a_worker_that_leaves_takes_no_request_with_it);
 	tcase_add_test(tcase, a_sum_that_falls_has_not_grown);
+	tcase_add_test(tcase, transfers_count_for_five_minutes);
+	tcase_add_test(tcase, a_fleet_that_is_woken_may_be_empty);
+	tcase_add_test(tcase, the_command_that_wakes_a_worker_has_what_the_address_asks_for);
 	return run_tcase("status", tcase);
 }

@@ -16,6 +16,39 @@
 
 static struct kvw_ledger *ledger;
 
+static _Thread_local unsigned locked; /* locks that this thread holds */
+static unsigned merged, merged_locked; /* whole tables, and those under a lock */
+
+int __real_pthread_mutex_lock(pthread_mutex_t *lock);
+int __wrap_pthread_mutex_lock(pthread_mutex_t *lock);
+int __wrap_pthread_mutex_lock(pthread_mutex_t *lock)
+{
+	locked++;
+	return __real_pthread_mutex_lock(lock);
+}
+
+int __real_pthread_mutex_unlock(pthread_mutex_t *lock);
+int __wrap_pthread_mutex_unlock(pthread_mutex_t *lock);
+int __wrap_pthread_mutex_unlock(pthread_mutex_t *lock)
+{
+	locked--;
+	return __real_pthread_mutex_unlock(lock);
+}
+
+void __real_kvw_usage_table_merge(struct kvw_usage_table *to, const struct kvw_usage_table *from,
+	const struct kvw_slice *key);
+void __wrap_kvw_usage_table_merge(struct kvw_usage_table *to, const struct kvw_usage_table *from,
+	const struct kvw_slice *key);
+void __wrap_kvw_usage_table_merge(struct kvw_usage_table *to, const struct kvw_usage_table *from,
+	const struct kvw_slice *key)
+{
+	if (key == NULL && from->count > 0) {
+		merged++;
+		merged_locked += locked;
+	}
+	__real_kvw_usage_table_merge(to, from, key);
+}
+
 static struct kvw_ledger *make(size_t loops, size_t entries, size_t named, bool shared)
 {
 	const struct kvw_ledger_options options = {loops, entries, HOURS, named, shared};
@@ -141,6 +174,19 @@ START_TEST(hours_are_kept_and_forgotten)
 	ck_assert_uint_eq(sum(ledger, "k", 0, NOW + 5 * KVW_USAGE_HOUR_S), 64 + 4 + 8 + 16 + 32);
 	kvw_ledger_collect(ledger, NOW + 100 * KVW_USAGE_HOUR_S);
 	ck_assert_uint_eq(sum(ledger, "k", 0, NOW + 100 * KVW_USAGE_HOUR_S), 0);
+}
+END_TEST
+
+/* Merges of whole tables take long, and loops wait for the lock. */
+START_TEST(a_sum_of_all_keeps_no_loop_waiting)
+{
+	ledger = make(1, 10, 0, false);
+	for (int i = 0; i < HOURS; i++)
+		count_at("k", 1, NOW + i * KVW_USAGE_HOUR_S);
+	merged = merged_locked = 0;
+	ck_assert_uint_eq(sum(ledger, NULL, 0, NOW + (HOURS - 1) * KVW_USAGE_HOUR_S), HOURS);
+	ck_assert_uint_eq(merged, HOURS);
+	ck_assert_uint_eq(merged_locked, 0);
 }
 END_TEST
 
@@ -326,6 +372,7 @@ int main(void)
 	tcase_add_test(tc, what_loops_count_while_pages_are_collected_is_all_there);
 	tcase_add_test(tc, a_page_that_is_not_collected_is_not_lost);
 	tcase_add_test(tc, hours_are_kept_and_forgotten);
+	tcase_add_test(tc, a_sum_of_all_keeps_no_loop_waiting);
 	tcase_add_test(tc, the_busiest_are_named_and_all_series_only_grow);
 	tcase_add_test(tc, a_snapshot_and_the_rest_bring_everything_to_the_heir);
 	tcase_add_test(tc, damaged_records_are_ignored);

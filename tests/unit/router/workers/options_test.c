@@ -14,7 +14,7 @@
 /* One call of the parser. */
 struct called {
 	bool go_on;
-	enum kvw_workers_status status;
+	enum kvw_exit status;
 	struct kvw_workers_options options; /* borrows from line and argv */
 	char *argv[WORDS_MOST + 2];
 	char *out, *err;
@@ -95,9 +95,9 @@ START_TEST(test_wrong_usage)
 {
 	static const char *const wrongs[][2] = {
 		{"dran a:1", "found `dran`, expected list, add, drain, undrain, remove or weight; did you mean `drain`?"},
-		{"list a:1", "kvway workers list: found 1 words behind it, expected nothing more"},
-		{"add", "kvway workers add: found 0 words behind it, expected the URL of each worker"},
-		{"drain a:1 b:1", "kvway workers drain: found 2 words behind it, expected one ID"},
+		{"list a:1", "kvway workers: list: found 1 words behind it, expected nothing more"},
+		{"add", "kvway workers: add: found 0 words behind it, expected the URL of each worker"},
+		{"drain a:1 b:1", "kvway workers: drain: found 2 words behind it, expected one ID"},
 		{"drain a:1 --wait soon", "--wait: found `soon`, expected a time up to 1h such as 30s"},
 		{"drain a:1 --wait 2h", "--wait: found `2h`"},
 		{"drain a:1 --now", "--now belongs to `kvway workers remove`"},
@@ -118,7 +118,7 @@ START_TEST(test_wrong_usage)
 	for (size_t i = 0; i < sizeof(wrongs) / sizeof(wrongs[0]); i++) {
 		call(wrongs[i][0], &called);
 		ck_assert_msg(!called.go_on, "%s", wrongs[i][0]);
-		ck_assert_int_eq(called.status, KVW_WORKERS_USAGE);
+		ck_assert_int_eq(called.status, KVW_EXIT_USAGE);
 		ck_assert_msg(strstr(called.err, wrongs[i][1]) != NULL, "%s: %s", wrongs[i][0], called.err);
 		ck_assert_ptr_nonnull(strstr(called.err, "Try `kvway workers --help`."));
 		release(&called);
@@ -132,7 +132,7 @@ START_TEST(test_help)
 
 	call("--help", &called);
 	ck_assert(!called.go_on);
-	ck_assert_int_eq(called.status, KVW_WORKERS_OK);
+	ck_assert_int_eq(called.status, KVW_EXIT_OK);
 	ck_assert_ptr_nonnull(strstr(called.out, "Examples:\n"));
 	ck_assert_str_eq(called.err, "");
 	release(&called);
