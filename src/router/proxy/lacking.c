@@ -259,43 +259,47 @@ enum kvw_stepped kvw_lacking_model(struct kvw_exchange *x)
 	return model_not_found(x);
 }
 
-/* Returns whether the worker has just joined: requests cannot see its models yet, or its name is
- * being resolved. */
+/* Returns whether the worker has joined and can serve once its models, or its address, are known. */
 static bool is_newcomer(const struct kvw_worker *worker)
 {
 	unsigned barred = atomic_load_explicit(&worker->barred, memory_order_relaxed);
 
-	return !worker->models_given &&
-	       atomic_load_explicit(&worker->models_read_ns, memory_order_acquire) == 0 &&
-	       kvw_worker_is_up(worker) && (barred & ~(unsigned)KVW_BARRED_NO_ADDRESS) == 0;
+	return !worker->models_given && kvw_worker_is_up(worker) &&
+	       (barred & ~(unsigned)KVW_BARRED_NO_ADDRESS) == 0;
 }
 
 /* A reload may replace all workers of a model at once: the old workers get no new requests, and the
- * models of the new ones will be known in a moment. A request waits once for that. True: it waits
- * now. */
-static bool await_newcomers(struct kvw_exchange *x)
+ * models of the new ones will be known in a moment. A request waits once for that. If a list has
+ * come since the request looked for workers, the request looks again. */
+static enum kvw_stepped await_newcomers(struct kvw_exchange *x)
 {
 	const struct kvw_fleet *fleet = x->loop->fleet;
+	int64_t old_ns = x->loop->now_ns - PARK_MS * KVW_NS_PER_MS, read_ns;
 
 	if (x->tried.lists_awaited || x->dry != NULL)
-		return false;
+		return KVW_STEP_ON;
 	for (size_t i = 0; i < fleet->count; i++) {
 		const struct kvw_worker *worker = kvw_fleet_worker(fleet, i);
 
 		if (worker == NULL || !is_newcomer(worker))
 			continue;
-		(void)want_models(x->loop);
-		(void)park_request(x);
-		return true;
+		read_ns = atomic_load_explicit(&worker->models_read_ns, memory_order_acquire);
+		if (read_ns == 0) {
+			(void)want_models(x->loop);
+			return park_request(x);
+		}
+		if (read_ns > old_ns)
+			x->tried.lists_awaited = true;
 	}
-	return false;
+	return x->tried.lists_awaited ? KVW_STEP_AGAIN : KVW_STEP_ON;
 }
 
 enum kvw_stepped kvw_lacking_choice(struct kvw_exchange *x)
 {
-	if (x->division.fault != KVW_GROUP_GOOD)
-		return KVW_STEP_AGAIN;
-	return await_newcomers(x) ? KVW_STEP_WAITS : kvw_lacking_worker(x);
+	enum kvw_stepped stepped =
+		x->division.fault != KVW_GROUP_GOOD ? KVW_STEP_AGAIN : await_newcomers(x);
+
+	return stepped == KVW_STEP_ON ? kvw_lacking_worker(x) : stepped;
 }
 
 bool kvw_lacking_unpark(struct kvw_exchange *x)
