@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "bench/load/mem.h"
+#include "bench/sim/sim_tier.h"
 
 static void make_worker(struct kvb_fleet *fleet, uint32_t number)
 {
@@ -77,6 +78,7 @@ void kvb_fleet_destroy(struct kvb_fleet *fleet)
 	free(fleet->workers);
 	free(fleet->courses);
 	free(fleet->hashes);
+	free(fleet->loads.items);
 	free(fleet);
 }
 
@@ -276,6 +278,18 @@ void kvb_fleet_wake(struct kvb_fleet *fleet, uint32_t worker, int64_t now_ns)
 	for (uint32_t w = first; w < first + ranks; w++)
 		if (fleet->workers[w].busy)
 			fleet->workers[w].until_ns = until_ns;
+}
+
+void kvb_fleet_loaded(struct kvb_fleet *fleet, int64_t now_ns)
+{
+	struct kvb_load load;
+
+	while (kvb_loads_end(&fleet->loads, now_ns, &load))
+		if (load.job == KVB_NO_JOB)
+			kvb_tier_store(fleet->mp.l1[load.worker], &load.key, 1);
+		else
+			kvb_engine_loaded(fleet->workers[load.worker].engine,
+				fleet->courses[load.job].seq, load.tokens);
 }
 
 /* The arguments with which a step's tokens are reported. */

@@ -17,6 +17,7 @@
 
 #include "kvway/load.h"
 #include "bench/replay/replay_jobs.h"
+#include "bench/replay/replay_loads.h"
 #include "bench/replay/replay_mp.h"
 #include "bench/replay/replay_pd.h"
 #include "bench/replay/replay_scale.h"
@@ -114,6 +115,7 @@ struct kvb_fleet {
 	uint64_t changes;           /* of workers' states */
 	struct kvb_pd pd;
 	struct kvb_mp mp;
+	struct kvb_loads loads;     /* of engines and servers */
 	uint64_t gaps[KVB_GAPS];    /* between tokens, by kvb_gap() */
 };
 
@@ -121,6 +123,19 @@ struct kvb_fleet {
 struct kvb_fleet *kvb_fleet_create(
 	const struct kvb_fleet_options *options, const struct kvb_jobs *jobs);
 void kvb_fleet_destroy(struct kvb_fleet *fleet); /* no request may be under way */
+
+/* Returns the job of an engine's sequence. */
+static inline uint32_t kvb_fleet_job(const struct kvb_fleet *fleet, const struct kvb_seq *seq)
+{
+	return (uint32_t)((const struct kvb_course *)seq->user - fleet->courses);
+}
+
+/* Returns the time that the KV of so many tokens takes at that speed. */
+static inline int64_t kvb_fleet_way_ns(
+	const struct kvb_fleet *fleet, uint32_t tokens, double bytes_per_ns)
+{
+	return (int64_t)((double)tokens * fleet->options.profile->kv_bytes / bytes_per_ns);
+}
 
 /* Returns the prompt tokens that the worker would really reuse. */
 uint32_t kvb_fleet_hit(const struct kvb_fleet *fleet, uint32_t worker, const struct kvb_job *job);
@@ -139,6 +154,8 @@ void kvb_fleet_hand_over(struct kvb_fleet *fleet, uint32_t job, int64_t now_ns);
 /* Begins a step on the worker if it is idle and has something to do; of a server with ranks on all
  * of them, as long as the longest one. */
 void kvb_fleet_wake(struct kvb_fleet *fleet, uint32_t worker, int64_t now_ns);
+/* Passes on the loads that have ended by now. */
+void kvb_fleet_loaded(struct kvb_fleet *fleet, int64_t now_ns);
 /* The worker's step or stall is over. Each first and last token goes to fn. Neither: the job's
  * prefiller is through with it. */
 typedef void kvb_fleet_token_fn(void *user, uint32_t job, bool first, bool last);

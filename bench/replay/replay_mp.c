@@ -8,23 +8,9 @@
 #include "bench/replay/replay_fleet.h"
 #include "bench/sim/sim_tier.h"
 
-/* A load under way: of a chunk from L2 to a worker's L1, or of a job from L1 to its engine. */
-struct kvb_mp_load {
-	int64_t end_ns;
-	uint64_t key; /* of the chunk */
-	uint32_t worker;
-	uint32_t job;    /* KVB_NO_JOB: it is of a chunk */
-	uint32_t tokens; /* of a job: that the engine has then */
-};
-
 static bool is_on(const struct kvb_fleet *fleet)
 {
 	return fleet->options.mp.l1_tokens > 0;
-}
-
-static uint32_t job_of(const struct kvb_fleet *fleet, const struct kvb_seq *seq)
-{
-	return (uint32_t)((const struct kvb_course *)seq->user - fleet->courses);
 }
 
 /* A chunk's name: that of its last block, which covers all before it. */
@@ -36,31 +22,13 @@ static uint64_t key_of(const struct kvb_fleet *fleet, uint32_t job, uint32_t chu
 		&fleet->jobs->items[job], fleet->options.block_size, (chunk + 1) * blocks - 1);
 }
 
-static void add_load(struct kvb_mp *mp, struct kvb_mp_load load)
+static bool is_coming(const struct kvb_loads *loads, uint32_t worker, uint64_t key)
 {
-	if (mp->load_count == mp->load_room) {
-		mp->load_room = mp->load_room > 0 ? 2 * mp->load_room : 256;
-		mp->loads = kvb_realloc(mp->loads, mp->load_room, sizeof(mp->loads[0]));
-	}
-	mp->loads[mp->load_count++] = load;
-}
-
-static bool is_coming(const struct kvb_mp *mp, uint32_t worker, uint64_t key)
-{
-	for (uint32_t i = 0; i < mp->load_count; i++)
-		if (mp->loads[i].job == KVB_NO_JOB && mp->loads[i].worker == worker &&
-			mp->loads[i].key == key)
+	for (uint32_t i = 0; i < loads->count; i++)
+		if (loads->items[i].job == KVB_NO_JOB && loads->items[i].worker == worker &&
+			loads->items[i].key == key)
 			return true;
 	return false;
-}
-
-/* Takes the way for so many tokens from now on; returns when they have passed. */
-static int64_t pass(const struct kvb_fleet *fleet, int64_t *way_ns, double bytes_per_ns,
-	uint32_t tokens, int64_t now_ns)
-{
-	*way_ns = *way_ns > now_ns ? *way_ns : now_ns;
-	*way_ns += (int64_t)((double)tokens * fleet->options.profile->kv_bytes / bytes_per_ns);
-	return *way_ns;
 }
 
 /* The prompt's chunks that the server has or is loading, from the first on. With `begins`, it begins
@@ -71,6 +39,7 @@ static uint32_t look(struct kvb_fleet *fleet, uint32_t job, uint32_t worker, boo
 	const struct kvb_mp_options *o = &fleet->options.mp;
 	struct kvb_mp *mp = &fleet->mp;
 	uint32_t count = fleet->jobs->items[job].input / KVB_MP_CHUNK, chunk;
+	int64_t *link = &mp->link_ns[worker];
 
 	*hot = *begun = 0;
 	for (chunk = 0; chunk < count; chunk++) {
@@ -78,17 +47,20 @@ static uint32_t look(struct kvb_fleet *fleet, uint32_t job, uint32_t worker, boo
 
 		if (kvb_tier_find(mp->l1[worker], &key, 1) == 1) {
 			++*hot;
-		} else if (!is_coming(mp, worker, key)) {
+		} else if (!is_coming(&fleet->loads, worker, key)) {
 			if (!begins || kvb_tier_find(mp->l2, &key, 1) == 0)
 				break;
 			kvb_tier_touch(mp->l2, &key, 1);
 			++*begun;
-			add_load(mp,
-				(struct kvb_mp_load){
-					pass(fleet, &mp->link_ns[worker], o->l2_bytes_per_ns,
-						KVB_MP_CHUNK, now_ns) +
-						o->l2_fixed_ns,
-					key, worker, KVB_NO_JOB, 0});
+			kvb_loads_add(&fleet->loads,
+				(struct kvb_load){
+					.end_ns = kvb_links_take(link, link, now_ns,
+							  kvb_fleet_way_ns(fleet, KVB_MP_CHUNK,
+								  o->l2_bytes_per_ns)) +
+						  o->l2_fixed_ns,
+					.worker = worker,
+					.job = KVB_NO_JOB,
+					.key = key});
 		}
 	}
 	mp->counts.l2_tokens += (double)*begun * KVB_MP_CHUNK;
@@ -115,13 +87,13 @@ static bool ask(void *user, struct kvb_seq *seq, int64_t now_ns, uint32_t hits, 
 	uint32_t hot, begun, chunks;
 
 	(void)hits;
-	chunks = look(fleet, job_of(fleet, seq), course->worker, first, now_ns, &hot, &begun);
+	chunks = look(fleet, kvb_fleet_job(fleet, seq), course->worker, first, now_ns, &hot, &begun);
 	fleet->mp.counts.asked += first && begun > 0;
 	seq->chunk_count = 1;
 	if (hot < chunks)
 		return false;
 	while (chunks-- > 0) { /* the prompt's beginning is used last, and stays longest */
-		uint64_t key = key_of(fleet, job_of(fleet, seq), chunks);
+		uint64_t key = key_of(fleet, kvb_fleet_job(fleet, seq), chunks);
 
 		kvb_tier_touch(fleet->mp.l1[course->worker], &key, 1);
 	}
@@ -136,11 +108,15 @@ static bool fetch(void *user, struct kvb_seq *seq, int64_t now_ns, uint32_t hits
 	struct kvb_fleet *fleet = user;
 	struct kvb_mp *mp = &fleet->mp;
 	uint32_t worker = ((const struct kvb_course *)seq->user)->worker;
+	int64_t *bus = &mp->bus_ns[worker];
+	int64_t takes_ns = kvb_fleet_way_ns(
+		fleet, tokens - hits, fleet->options.mp.l1_bytes_per_ns);
 
-	add_load(mp, (struct kvb_mp_load){
-			     pass(fleet, &mp->bus_ns[worker], fleet->options.mp.l1_bytes_per_ns,
-				     tokens - hits, now_ns),
-			     0, worker, job_of(fleet, seq), tokens});
+	kvb_loads_add(&fleet->loads,
+		(struct kvb_load){.end_ns = kvb_links_take(bus, bus, now_ns, takes_ns),
+			.worker = worker,
+			.job = kvb_fleet_job(fleet, seq),
+			.tokens = tokens});
 	mp->counts.l1_tokens += tokens - hits;
 	return true;
 }
@@ -153,7 +129,7 @@ static void computed(void *user, struct kvb_seq *seq)
 	uint32_t end = seq->computed < seq->prompt_len ? seq->computed : seq->prompt_len;
 
 	for (; (seq->chunks_stored + 1) * KVB_MP_CHUNK <= end; seq->chunks_stored++) {
-		uint64_t key = key_of(fleet, job_of(fleet, seq), seq->chunks_stored);
+		uint64_t key = key_of(fleet, kvb_fleet_job(fleet, seq), seq->chunks_stored);
 
 		kvb_tier_store(fleet->mp.l1[worker], &key, 1);
 		kvb_tier_store(fleet->mp.l2, &key, 1);
@@ -198,35 +174,4 @@ void kvb_mp_finish(struct kvb_fleet *fleet)
 	free(fleet->mp.l1);
 	free(fleet->mp.link_ns);
 	free(fleet->mp.bus_ns);
-	free(fleet->mp.loads);
-}
-
-int64_t kvb_mp_next_ns(const struct kvb_fleet *fleet)
-{
-	int64_t next = INT64_MAX;
-
-	for (uint32_t i = 0; i < fleet->mp.load_count; i++)
-		if (fleet->mp.loads[i].end_ns < next)
-			next = fleet->mp.loads[i].end_ns;
-	return next;
-}
-
-void kvb_mp_loaded(struct kvb_fleet *fleet, int64_t now_ns)
-{
-	struct kvb_mp *mp = &fleet->mp;
-
-	for (uint32_t i = 0; i < mp->load_count;) {
-		struct kvb_mp_load load = mp->loads[i];
-
-		if (load.end_ns > now_ns) {
-			i++;
-			continue;
-		}
-		mp->loads[i] = mp->loads[--mp->load_count];
-		if (load.job == KVB_NO_JOB)
-			kvb_tier_store(mp->l1[load.worker], &load.key, 1);
-		else
-			kvb_engine_loaded(fleet->workers[load.worker].engine,
-				fleet->courses[load.job].seq, load.tokens);
-	}
 }

@@ -35,7 +35,6 @@ struct kvb_mp_counts {
 	double prefetched_tokens;    /* of those from L2 */
 };
 
-struct kvb_mp_load;
 struct kvb_tier;
 
 /* Of a fleet; zeroed without servers. */
@@ -43,8 +42,6 @@ struct kvb_mp {
 	struct kvb_mp_counts counts;
 	struct kvb_tier **l1, *l2;     /* owned; l1 by worker */
 	int64_t *link_ns, *bus_ns;     /* by worker: from then on L2's and L1's way is free */
-	struct kvb_mp_load *loads;     /* owned; in no order */
-	uint32_t load_count, load_room;
 };
 
 struct kvb_fleet;
@@ -54,9 +51,5 @@ void kvb_mp_begin(struct kvb_fleet *fleet);
 void kvb_mp_finish(struct kvb_fleet *fleet);
 /* The router sends a job to a worker. */
 void kvb_mp_send(struct kvb_fleet *fleet, uint32_t job, uint32_t worker, int64_t now_ns);
-/* When the next load ends; INT64_MAX: none is under way. */
-int64_t kvb_mp_next_ns(const struct kvb_fleet *fleet);
-/* Loads that end now. */
-void kvb_mp_loaded(struct kvb_fleet *fleet, int64_t now_ns);
 
 #endif

@@ -52,17 +52,9 @@ struct kvb_pd_counts {
 	double pulled_tokens; /* tokens that were transferred */
 };
 
-/* A decoder's pull of blocks that is under way. */
-struct kvb_pd_pull {
-	int64_t end_ns;
-	uint32_t job;
-};
-
 /* State of a fleet with roles; zeroed for a fleet without. */
 struct kvb_pd {
 	struct kvb_pd_counts counts;
-	struct kvb_pd_pull *pulls; /* owned; in no order */
-	uint32_t pull_count, pull_room;
 	int64_t *in_ns, *out_ns; /* when each worker's link is free, by worker */
 };
 
@@ -86,9 +78,5 @@ static inline bool kvb_pd_decodes(const struct kvb_pd_options *pd, uint32_t work
 /* Prepares the state of a fleet whose engines exist. */
 void kvb_pd_begin(struct kvb_fleet *fleet);
 void kvb_pd_finish(struct kvb_fleet *fleet);
-/* Returns when the next pull ends; INT64_MAX: none is under way. */
-int64_t kvb_pd_next_ns(const struct kvb_fleet *fleet);
-/* Ends the pulls that are complete by now. */
-void kvb_pd_loaded(struct kvb_fleet *fleet, int64_t now_ns);
 
 #endif

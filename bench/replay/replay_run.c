@@ -234,10 +234,8 @@ static int64_t next_moment(struct run *run)
 	for (uint32_t w = 0; w < run->fleet->options.workers; w++)
 		if (run->fleet->workers[w].busy && run->fleet->workers[w].until_ns < next)
 			next = run->fleet->workers[w].until_ns;
-	if (kvb_pd_next_ns(run->fleet) < next)
-		next = kvb_pd_next_ns(run->fleet);
-	if (kvb_mp_next_ns(run->fleet) < next)
-		next = kvb_mp_next_ns(run->fleet);
+	if (kvb_loads_next_ns(&run->fleet->loads) < next)
+		next = kvb_loads_next_ns(&run->fleet->loads);
 	if (run->gate != NULL) {
 		int64_t wake = run->admission->ops->wake_ns(run->gate, run->now_ns);
 
@@ -277,8 +275,7 @@ static void play(struct run *run)
 			if (run->fleet->workers[w].busy &&
 				run->fleet->workers[w].until_ns == run->now_ns)
 				step_over(run, w);
-		kvb_pd_loaded(run->fleet, run->now_ns);
-		kvb_mp_loaded(run->fleet, run->now_ns);
+		kvb_fleet_loaded(run->fleet, run->now_ns);
 		if (run->scaler != NULL)
 			kvb_scaler_turn(run->scaler, run->now_ns);
 		while (next_due(run) == run->now_ns)
