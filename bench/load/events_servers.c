@@ -1,19 +1,17 @@
 /*
  * events_servers.c - see events_servers.h. Blocking sockets: the coordinator reads while the caller
- * writes, and a post that is not taken within PATIENCE_S fails.
+ * writes.
  */
-#include <netinet/tcp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "bench/load/events_call.h"
 #include "bench/load/events_servers.h"
 
-#define PATIENCE_S 10
 #define ANSWER_MAX 4096
 #define RANK       0x01000100u /* the only one */
 
@@ -31,62 +29,22 @@ struct kvb_servers {
 	bool first_batch, first_entry;
 };
 
-static bool open_server(struct server *server, const struct sockaddr_in *coordinator)
-{
-	struct timeval patience = {PATIENCE_S, 0};
-	int on = 1;
-
-	server->fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-	if (server->fd < 0)
-		return false;
-	setsockopt(server->fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
-	setsockopt(server->fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
-	setsockopt(server->fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof(patience));
-	return connect(server->fd, (const struct sockaddr *)coordinator, sizeof(*coordinator)) == 0;
-}
-
-static bool send_buf(int fd, const struct kvb_buf *buf)
-{
-	size_t sent = 0;
-
-	while (!buf->failed && sent < buf->len) {
-		ssize_t n = send(fd, buf->data + sent, buf->len - sent, MSG_NOSIGNAL);
-
-		if (n <= 0)
-			return false;
-		sent += (size_t)n;
-	}
-	return !buf->failed;
-}
-
 /* Reads the answer to the last request; true: it was a 200, and was applied if it is one to events. */
 static bool read_answer(struct server *server)
 {
-	char answer[ANSWER_MAX + 1];
-	size_t have = 0, whole = 0;
+	char answer[ANSWER_MAX];
 
 	if (!server->asked)
 		return true;
 	server->asked = false;
-	while (whole == 0 || have < whole) {
-		ssize_t n = have < ANSWER_MAX ? recv(server->fd, answer + have, ANSWER_MAX - have, 0) : 0;
-		char *end, *field;
-
-		if (n <= 0)
-			return false;
-		have += (size_t)n;
-		answer[have] = '\0';
-		end = whole == 0 ? strstr(answer, "\r\n\r\n") : NULL;
-		if (end == NULL)
-			continue;
-		field = strcasestr(answer, "\r\ncontent-length:");
-		if (field == NULL || field > end)
-			return false;
-		whole = (size_t)(end + 4 - answer) + strtoul(field + 17, NULL, 10);
-	}
-	return strncmp(answer, "HTTP/1.1 200", 12) == 0 &&
+	return kvb_call_answer(server->fd, answer, sizeof(answer)) &&
 	       (strstr(answer, "\"applied\":") == NULL ||
 		       strstr(answer, "\"duplicates\":0,\"stale\":0") != NULL);
+}
+
+static bool send_buf(int fd, const struct kvb_buf *buf)
+{
+	return !buf->failed && kvb_call_send(fd, buf->data, buf->len);
 }
 
 static bool ask(struct kvb_servers *servers, uint32_t number, const char *path)
@@ -135,8 +93,8 @@ struct kvb_servers *kvb_servers_create(
 	servers->incarnation = (uint64_t)time(NULL);
 	for (uint32_t i = 0; servers->items != NULL && i < count; i++) {
 		servers->count = i + 1;
-		if (!open_server(&servers->items[i], coordinator) ||
-			!introduce(servers, i, capacity)) {
+		servers->items[i].fd = kvb_call_connect(coordinator);
+		if (servers->items[i].fd < 0 || !introduce(servers, i, capacity)) {
 			fprintf(stderr, "kvb-events: the coordinator does not take server mp-%u\n", i);
 			kvb_servers_destroy(servers);
 			return NULL;

@@ -16,16 +16,15 @@
  */
 #include <arpa/inet.h>
 #include <getopt.h>
-#include <netinet/tcp.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "bench/load/events_call.h"
 #include "bench/load/events_source.h"
 
 #define CLIENTS     4
@@ -65,23 +64,6 @@ static uint64_t next_random(uint64_t *state)
 	return x ^ x >> 31;
 }
 
-static bool connect_router(struct client *c)
-{
-	int on = 1;
-	struct timeval patience = {10, 0};
-
-	c->fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-	if (c->fd < 0)
-		return false;
-	setsockopt(c->fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
-	setsockopt(c->fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
-	if (connect(c->fd, (const struct sockaddr *)&c->task->router, sizeof(c->task->router)) == 0)
-		return true;
-	close(c->fd);
-	c->fd = -1;
-	return false;
-}
-
 /* Makes a completion with a prompt that engines hold; returns 0 if they hold none yet. */
 static size_t make_request(struct client *c)
 {
@@ -106,57 +88,23 @@ static size_t make_request(struct client *c)
 	return (size_t)(head + len);
 }
 
-static bool send_all(int fd, const char *data, size_t len)
-{
-	while (len > 0) {
-		ssize_t n = send(fd, data, len, MSG_NOSIGNAL);
-
-		if (n <= 0)
-			return false;
-		data += n;
-		len -= (size_t)n;
-	}
-	return true;
-}
-
-/* Reads one answer with a Content-Length; returns true if its status was 200. */
-static bool read_answer(int fd)
-{
-	char answer[ANSWER_MAX + 1];
-	size_t have = 0, whole = 0;
-
-	while (whole == 0 || have < whole) {
-		ssize_t n = have < ANSWER_MAX ? recv(fd, answer + have, ANSWER_MAX - have, 0) : 0;
-		char *end, *field;
-
-		if (n <= 0)
-			return false;
-		have += (size_t)n;
-		answer[have] = '\0';
-		end = whole == 0 ? strstr(answer, "\r\n\r\n") : NULL;
-		if (end == NULL)
-			continue;
-		field = strcasestr(answer, "\r\ncontent-length:");
-		if (field == NULL || field > end)
-			return false;
-		whole = (size_t)(end + 4 - answer) + strtoul(field + 17, NULL, 10);
-	}
-	return strncmp(answer, "HTTP/1.1 200", 12) == 0;
-}
-
 static void one_request(struct client *c)
 {
 	size_t len = make_request(c);
+	char answer[ANSWER_MAX];
 	int64_t begin_ns;
 
 	if (len == 0)
 		return;
-	if (c->fd < 0 && !connect_router(c)) {
+	if (c->fd < 0)
+		c->fd = kvb_call_connect(&c->task->router);
+	if (c->fd < 0) {
 		c->errors++;
 		return;
 	}
 	begin_ns = kvw_clock_ns();
-	if (!send_all(c->fd, c->request, len) || !read_answer(c->fd)) {
+	if (!kvb_call_send(c->fd, c->request, len) ||
+		!kvb_call_answer(c->fd, answer, sizeof(answer))) {
 		close(c->fd);
 		c->fd = -1;
 		c->errors++;
