@@ -8,8 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "redis/words.h"
+
 #define ARGUMENTS     4
-#define HEADER_BYTES  32 /* most bytes of a length with its CR LFs */
 #define DATABASE_TEXT 16
 
 static bool is_given(const char *text)
@@ -24,15 +25,9 @@ static char *write_request(char *out, const char *const *arguments)
 
 	while (arguments[count] != NULL)
 		count++;
-	out += sprintf(out, "*%zu\r\n", count);
-	for (size_t i = 0; i < count; i++) {
-		size_t len = strlen(arguments[i]);
-
-		out += sprintf(out, "$%zu\r\n", len);
-		memcpy(out, arguments[i], len);
-		memcpy(out + len, "\r\n", 2);
-		out += len + 2;
-	}
+	out = kvw_redis_put_count(out, count);
+	for (size_t i = 0; i < count; i++)
+		out = kvw_redis_put_text(out, arguments[i]);
 	return out;
 }
 
@@ -66,8 +61,8 @@ enum kvw_err kvw_redis_login_begin(struct kvw_redis_login *login,
 	login->count = 0;
 	login->info[0] = '\0';
 	login->optional = who->optional;
-	login->byte_count = KVW_REDIS_LOGIN_COMMANDS * ARGUMENTS * HEADER_BYTES + strlen(password) +
-			    (user != NULL ? strlen(user) : 0);
+	login->byte_count = KVW_REDIS_LOGIN_COMMANDS * ARGUMENTS * KVW_REDIS_WORD_ROOM +
+			    strlen(password) + (user != NULL ? strlen(user) : 0);
 	login->bytes = at = malloc(login->byte_count);
 	if (at == NULL)
 		return KVW_ENOMEM;

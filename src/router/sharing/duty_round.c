@@ -10,6 +10,7 @@
 #include <sys/random.h>
 
 #include "base/log.h"
+#include "redis/words.h"
 
 #define EVERY_NS  KVW_NS_PER_S
 #define REPLY_NS  (500 * KVW_NS_PER_MS)
@@ -59,14 +60,16 @@ static void done(struct kvw_redis_command *command)
 
 static void submit(struct kvw_duty_round *round, struct kvw_redis *redis, int64_t now_ns)
 {
-	int len = snprintf(round->text, sizeof(round->text),
-		"*7\r\n$4\r\nEVAL\r\n$%zu\r\n%s\r\n$1\r\n1\r\n$%zu\r\n%s\r\n$%zu\r\n%s\r\n"
-		"$1\r\n%d\r\n$5\r\n%05lld\r\n",
-		sizeof(script) - 1, script, strlen(round->name), round->name,
-		strlen(round->origin), round->origin, atomic_load(&round->duty->wanted),
-		(long long)(KVW_DUTY_LIFE_NS / KVW_NS_PER_MS));
+	char *at = kvw_redis_put_count(round->text, 7);
 
-	round->part = (struct iovec){round->text, (size_t)len};
+	at = kvw_redis_put_text(at, "EVAL");
+	at = kvw_redis_put_word(at, script, sizeof(script) - 1);
+	at = kvw_redis_put_text(at, "1");
+	at = kvw_redis_put_text(at, round->name);
+	at = kvw_redis_put_text(at, round->origin);
+	at = kvw_redis_put_number(at, atomic_load(&round->duty->wanted));
+	at = kvw_redis_put_number(at, KVW_DUTY_LIFE_NS / KVW_NS_PER_MS);
+	round->part = (struct iovec){round->text, (size_t)(at - round->text)};
 	round->command = (struct kvw_redis_command){
 		.parts = &round->part,
 		.part_count = 1,

@@ -7,6 +7,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "redis/words.h"
 
 #define REPLY_NS    (500 * KVW_NS_PER_MS)
 #define NAME_ROOM   600
@@ -175,31 +176,23 @@ static void done(struct kvw_redis_command *command)
 
 /* --- a command --- */
 
-static char *put_bytes(char *at, const char *data, size_t len)
-{
-	at += sprintf(at, "$%zu\r\n", len);
-	memcpy(at, data, len);
-	memcpy(at + len, "\r\n", 2);
-	return at + len + 2;
-}
-
 /* Writes a command with a script, its key and this replica's name. */
 static char *put_eval(
-	const struct kvw_load_round *round, char *at, int words, const char *text, size_t len)
+	const struct kvw_load_round *round, char *at, size_t words, const char *text, size_t len)
 {
-	at += sprintf(at, "*%d\r\n", words);
-	at = put_bytes(at, "EVAL", 4);
-	at = put_bytes(at, text, len);
-	at = put_bytes(at, "2", 1);
-	at = put_bytes(at, round->load_name, strlen(round->load_name));
-	at = put_bytes(at, round->seen_name, strlen(round->seen_name));
-	return put_bytes(at, round->origin, strlen(round->origin));
+	at = kvw_redis_put_count(at, words);
+	at = kvw_redis_put_text(at, "EVAL");
+	at = kvw_redis_put_word(at, text, len);
+	at = kvw_redis_put_text(at, "2");
+	at = kvw_redis_put_text(at, round->load_name);
+	at = kvw_redis_put_text(at, round->seen_name);
+	return kvw_redis_put_text(at, round->origin);
 }
 
 static void submit(struct kvw_load_round *round, struct kvw_redis *redis, int64_t now_ns)
 {
 	struct kvw_redis_command *command = &round->command;
-	char *at = round->head, number[24];
+	char *at = round->head;
 	size_t len;
 
 	hold_workers(round);
@@ -212,10 +205,8 @@ static void submit(struct kvw_load_round *round, struct kvw_redis *redis, int64_
 	round->parts[1] = (struct iovec){round->message, len};
 	at = round->end;
 	memcpy(at, "\r\n", 2);
-	(void)snprintf(number, sizeof(number), "%lld", (long long)(round->life_ns / KVW_NS_PER_MS));
-	at = put_bytes(at + 2, number, strlen(number));
-	(void)snprintf(number, sizeof(number), "%d", KVW_LOAD_BYTES);
-	at = put_bytes(at, number, strlen(number));
+	at = kvw_redis_put_number(at + 2, round->life_ns / KVW_NS_PER_MS);
+	at = kvw_redis_put_number(at, KVW_LOAD_BYTES);
 	round->parts[2] = (struct iovec){round->end, (size_t)(at - round->end)};
 	*command = (struct kvw_redis_command){
 		.parts = round->parts,

@@ -21,6 +21,7 @@
 #include "base/log.h"
 #include "rates/share.h"
 #include "redis/redis.h"
+#include "redis/words.h"
 #include "sharing/duty_round.h"
 #include "sharing/load_round.h"
 #include "sharing/usage_round.h"
@@ -115,23 +116,6 @@ static void done(struct kvw_redis_command *command)
 	sharing->open--;
 }
 
-/* Appends one argument. */
-static void put_bytes(char **at, const char *data, size_t len)
-{
-	*at += sprintf(*at, "$%zu\r\n", len);
-	memcpy(*at, data, len);
-	*at += len;
-	memcpy(*at, "\r\n", 2);
-	*at += 2;
-}
-
-static void put_number(char **at, int64_t number)
-{
-	char text[24];
-
-	put_bytes(at, text, (size_t)snprintf(text, sizeof(text), "%lld", (long long)number));
-}
-
 static void submit(struct order *order)
 {
 	static const char *const kinds[KVW_RATE_KINDS] = {"key:", "tenant:", "model:"};
@@ -142,15 +126,15 @@ static void submit(struct order *order)
 		kinds[subject->kind], (int)subject->name_len, subject->name);
 	size_t name_len = (size_t)len < sizeof(name) ? (size_t)len : sizeof(name) - 1;
 
-	at += sprintf(at, "*8\r\n");
-	put_bytes(&at, "EVAL", 4);
-	put_bytes(&at, script, sizeof(script) - 1);
-	put_bytes(&at, "1", 1);
-	put_bytes(&at, name, name_len);
-	put_number(&at, order->news.requests);
-	put_number(&at, order->news.tokens);
-	put_number(&at, (int64_t)order->news.day);
-	put_number(&at, order->news.day_tokens);
+	at = kvw_redis_put_count(at, 8);
+	at = kvw_redis_put_text(at, "EVAL");
+	at = kvw_redis_put_word(at, script, sizeof(script) - 1);
+	at = kvw_redis_put_text(at, "1");
+	at = kvw_redis_put_word(at, name, name_len);
+	at = kvw_redis_put_number(at, order->news.requests);
+	at = kvw_redis_put_number(at, order->news.tokens);
+	at = kvw_redis_put_number(at, (int64_t)order->news.day);
+	at = kvw_redis_put_number(at, order->news.day_tokens);
 	order->part = (struct iovec){order->text, (size_t)(at - order->text)};
 	*command = (struct kvw_redis_command){
 		.parts = &order->part,
