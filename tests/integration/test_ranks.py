@@ -382,3 +382,35 @@ def test_explain_and_trace_show_ranks(servers, kvway):
     assert sorted(w["worker"] for w in said["workers"]) == names(one)
     trace = ask(router.admin_port, "GET", "/trace").body.decode()
     assert outcome.worker in trace
+
+
+def some_json(dice, depth=0):
+    """A body's text: members in any order, repeated, spelled in many ways."""
+    space = lambda: dice.choice(["", "", " ", "\n\t", "  "])
+    kind = dice.randrange(7 if depth < 3 else 5)
+    if kind == 0:
+        return dice.choice(["null", "true", "-0", "1e400", "123456789012345678901234567890", "0.10"])
+    if kind < 5:
+        text = dice.choice(["a", "\u00fc\u20ac", '"\\/', "\x01{[", "routed_dp_rank"])
+        return json.dumps(text, ensure_ascii=dice.random() < 0.5)
+    items = [some_json(dice, depth + 1) for _ in range(dice.randrange(4))]
+    if kind == 5:
+        return "[" + ",".join(space() + item + space() for item in items) + "]"
+    names = [json.dumps(dice.choice(["text", "a", "", "routed_dp_rank", "\u00fc"])) for _ in items]
+    members = [f"{space()}{name}{space()}:{item}{space()}" for name, item in zip(names, items, strict=True)]
+    return "{" + ",".join(members) + "}"
+
+
+def test_a_body_with_a_rank_is_the_client_s_but_for_that(workers, kvway):
+    dice = random.Random(51)
+    (worker,) = workers(1)
+    router = kvway([worker], {"http.pin": True}, worker_keys={"ranks": 2})
+    got = []
+    worker.script = lambda ex: (got.append(ex.read_body()), ex.respond(200, body=b"{}"))
+    pin = ("X-Kvway-Pin", worker.url.removeprefix("http://") + "@1")
+    for _ in range(300):
+        before = dice.choice(["", "", "\ufeff"]) + dice.choice(["", " ", "\r\n\t "]) + "{"
+        members = [f'"m{i}" : {some_json(dice, 1)}' for i in range(dice.randrange(3))] + ['"text": "a"']
+        rest = dice.choice(["", " ", "\n"]) + ", ".join(dice.sample(members, len(members))) + dice.choice(["}", "}\n"])
+        assert router.ask("POST", "/generate", [pin], body=(before + rest).encode()).status == 200
+        assert got.pop() == (before + '"routed_dp_rank":1,' + rest).encode()

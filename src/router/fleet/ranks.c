@@ -123,12 +123,13 @@ static bool denies_by(struct kvw_slice words, const char *data, size_t len, int6
 
 /* vLLM's Python frontend: `data_parallel_rank 9 is out of range [0, 2).` Its Rust frontend: `data
  * parallel rank 9 is not connected to this frontend; connected ranks: [0, 1]`, or `... is out of
- * range for 2 engine(s)`. The message begins with it and has the number, so that no text of a
- * request that an error repeats passes for it. */
+ * range for 2 engine(s)`. SGLang: `routed_dp_rank=9 out of range [0, 2)`. The message begins with
+ * it and has the number, so that no text of a request that an error repeats passes for it. */
 bool kvw_rank_denies(const char *data, size_t len, int64_t number)
 {
 	return denies_by(KVW_SLICE("\"data_parallel_rank "), data, len, number) ||
-	       denies_by(KVW_SLICE("\"data parallel rank "), data, len, number);
+	       denies_by(KVW_SLICE("\"data parallel rank "), data, len, number) ||
+	       denies_by(KVW_SLICE("\"routed_dp_rank="), data, len, number);
 }
 
 void kvw_rank_refused(struct kvw_worker *worker, int64_t number, int64_t now_ns)

@@ -14,9 +14,11 @@
  *
  *	INDEX --refused--> GLOBAL --refused--> UNSENT --a minute later, or restarted--> INDEX
  *
- * SGLang takes the index in the same field on its OpenAI paths, but for /v1/responses, and chooses
- * by itself where the number is wrong; it does so on /generate, too, whose body has a member of
- * its own for it (`routed_dp_rank`), which kvway does not write.
+ * SGLang takes the index. It reads the same field on the paths of chat, completions and messages.
+ * On /generate it reads `routed_dp_rank` in the body alone, which kvway writes there
+ * (proxy/rank.h). On /v1/responses up to 0.5.19, /encode, /vertex_generate and Ollama's paths it
+ * reads neither, and chooses by itself (sglang #19832, #35503, #38729). kvway reads no metrics of
+ * it: the configuration names its ranks.
  *
  * With UNSENT the engine chooses a rank by itself. Where both numbers are equal, GLOBAL is skipped.
  */

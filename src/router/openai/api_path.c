@@ -35,7 +35,8 @@ enum effect {
 	EFFECT_EMPTIES = 1,
 	EFFECT_SLEEPS = 2,
 	EFFECT_WAKES = 4,
-	EFFECT_UNSALTED = 8
+	EFFECT_UNSALTED = 8,
+	EFFECT_RANK = 16
 };
 
 struct known_path {
@@ -57,6 +58,12 @@ struct known_path {
 	{                                                                                          \
 		path, sizeof(path) - 1, KVW_PATH_FORWARD, KVW_API_##api, true, true,               \
 			EFFECT_UNSALTED                                                            \
+	}
+/* The same of SGLang, whose body names the data-parallel rank that is to serve it. */
+#define RANKED(path, api)                                                                          \
+	{                                                                                          \
+		path, sizeof(path) - 1, KVW_PATH_FORWARD, KVW_API_##api, true, true,               \
+			EFFECT_UNSALTED | EFFECT_RANK                                              \
 	}
 #define LOCAL(path)                                                                                \
 	{                                                                                          \
@@ -124,7 +131,7 @@ static const struct known_path known_paths[] = {
 	UNSALTED("/v1/audio/translations", AUDIO),
 	PROMPT("/invocations", INVOCATIONS),
 	/* Paths of SGLang. */
-	UNSALTED("/generate", GENERATE),
+	RANKED("/generate", GENERATE),
 	UNSALTED("/generate_from_file", AUDIO), /* its body is a form */
 	UNSALTED("/vertex_generate", GENERATE),
 	UNSALTED("/encode", RERANK),
@@ -331,6 +338,7 @@ struct kvw_path_info kvw_path_classify(struct kvw_slice target)
 			info.repeatable = known->repeatable;
 			info.unsalted = (known->effects & EFFECT_UNSALTED) != 0;
 			info.empties_cache = (known->effects & EFFECT_EMPTIES) != 0;
+			info.rank_in_body = (known->effects & EFFECT_RANK) != 0;
 			info.sleeps = (known->effects & EFFECT_SLEEPS) != 0;
 			info.wakes = (known->effects & EFFECT_WAKES) != 0;
 			return info;

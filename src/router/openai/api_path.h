@@ -22,6 +22,8 @@ struct kvw_path_info {
 	enum kvw_api api;
 	bool prompt;      /* a POST here carries a prompt: it is read whole and routed by content */
 	bool unsalted;    /* ... but workers accept no cache_salt on this path */
+	/* ... and take the number of a data-parallel rank from the body's `routed_dp_rank` alone */
+	bool rank_in_body;
 	bool repeatable;  /* a POST here is inference: may be retried until its first token */
 	bool empties_cache; /* a POST here may empty the worker's prefix cache */
 	bool sleeps, wakes; /* a POST here puts the engine to sleep, or wakes it */

@@ -153,6 +153,8 @@ static void session_key(
 static void root_key(struct kvw_scan *scan, struct frame *frame, const char *key, size_t len)
 {
 	scan->places.empty = false;
+	scan->places.ranked = scan->places.ranked || IS("routed_dp_rank") ||
+			      IS("data_parallel_rank"); /* its older name */
 	frame->member = NODE_SKIP;
 	frame->argument = SKIP_ALL;
 	frame->within = 0;

@@ -107,6 +107,7 @@ void kvw_scan_reset(struct kvw_scan *scan, enum kvw_api api)
 	scan->prompt_first = 0;
 	scan->fed_bytes = 0;
 	scan->places.form = scan->places.too_many = scan->places.fields = false;
+	scan->places.ranked = false;
 	scan->watched = 0;
 	scan->places.empty = true;
 	scan->places.count = 0;

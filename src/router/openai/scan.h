@@ -133,6 +133,7 @@ struct kvw_scan_places {
 	bool empty;    /* the body is an object without members */
 	bool too_many; /* the body has more such values than places */
 	bool fields;   /* some places are of KVW_PLACE_FIELD */
+	bool ranked;   /* the body names a data-parallel rank, as SGLang's may */
 	uint64_t open; /* offset after the object's opening brace */
 	uint32_t count;
 	struct kvw_scan_place items[KVW_SCAN_PLACES]; /* ascending */

@@ -63,6 +63,7 @@ struct kvw_attempt {
 	uint64_t written;             /* bytes written to the present link */
 	bool rank_sent;               /* its head has X-data-parallel-rank (rank.h) ... */
 	int64_t rank_number;          /* ... with this number */
+	uint8_t led; /* bytes of the body's beginning that the block of the head repeats (rank.h) */
 
 	/* --- from the worker --- */
 	bool answered;                /* the present link has brought a byte */

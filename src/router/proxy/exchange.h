@@ -135,6 +135,9 @@ struct kvw_exchange {
 	struct kvw_scan *scan;
 	bool scanned;             /* the path allows the body's form */
 	bool streams;             /* the body asks for a stream */
+	/* offset in the body at which a rank may be inserted as the first member (rank.h); 0: at
+	 * none */
+	uint8_t rank_at;
 	/* a chat or completions request of temperature 0, whose answer is always the same */
 	bool greedy;
 	struct kvw_route_request route; /* borrows from scan and named */

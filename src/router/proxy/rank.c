@@ -5,6 +5,8 @@
 
 /* how often the numbers of one request may be refused before it is sent without one */
 #define REFUSALS_MOST 2
+/* most bytes before a body's first member: a brace, white space, a byte order mark */
+#define BEFORE_MOST 24
 
 int64_t kvw_rank_write(struct kvw_worker *worker, struct kvw_head *head, bool sure, int64_t now_ns,
 	struct kvw_writer *w)
@@ -36,6 +38,38 @@ void kvw_rank_write_field(struct kvw_exchange *x, struct kvw_head *head, struct 
 	}
 	a->rank_number = kvw_rank_write(a->worker, head, !x->whole, x->loop->now_ns, w);
 	a->rank_sent = a->rank_number != KVW_RANK_NONE;
+}
+
+uint8_t kvw_rank_place(const struct kvw_exchange *x)
+{
+	const struct kvw_scan_places *places = kvw_scan_places(x->scan);
+
+	return x->whole && x->scanned && x->path.rank_in_body && !places->ranked &&
+			       !places->empty && places->open <= BEFORE_MOST
+		       ? (uint8_t)places->open
+		       : 0;
+}
+
+bool kvw_rank_lead(struct kvw_exchange *x, struct kvw_writer *w)
+{
+	static const struct kvw_splice no_edit = {.count = 0};
+	struct kvw_attempt *a = &x->attempt;
+	char before[BEFORE_MOST];
+
+	a->led = 0;
+	if (!a->rank_sent || x->rank_at == 0)
+		return false;
+	if (x->upload.framing == KVW_FRAME_CHUNKED &&
+		kvw_upload_change(&x->upload, &x->loop->blocks, &no_edit) != KVW_OK)
+		return false;
+	if (!kvw_upload_copy(&x->upload, before, x->rank_at))
+		return false; /* cannot be: the body passed before */
+	a->led = x->rank_at;
+	kvw_write(w, (struct kvw_slice){before, a->led});
+	kvw_write_literal(w, "\"routed_dp_rank\":");
+	kvw_write_u64(w, (uint64_t)a->rank_number);
+	kvw_write_literal(w, ",");
+	return true;
 }
 
 void kvw_rank_answered(struct kvw_exchange *x, int status)

@@ -36,7 +36,8 @@ void kvw_connect(struct kvw_exchange *x, bool fresh, kvw_link_fn on_link)
 	a->partial_from = 0;
 	if (x->whole || a->body_sent == 0)
 		a->cursor = kvw_upload_body(&x->upload);
-	a->body_sent = 0;
+	kvw_cursor_advance(&a->cursor, a->led);
+	a->body_sent = a->led;
 	if (kvw_pd_body(x) != NULL) {
 		a->body_sent = x->upload.received;
 		x->pd->body_sent = 0;

@@ -13,6 +13,7 @@
 
 #include "proxy/groups.h"
 #include "proxy/pd.h"
+#include "proxy/rank.h"
 #include "proxy/rewrite.h"
 
 /* A scan that needed more than this for a huge prompt is freed. */
@@ -179,6 +180,7 @@ void kvw_request_scan_finish(struct kvw_exchange *x)
 	x->streams = x->scanned && x->route.stream;
 	x->path.api = x->route.api; /* the body has shown the path for which /invocations stands */
 	x->greedy = x->scanned && kvw_scan_greedy(x->scan);
+	x->rank_at = kvw_rank_place(x);
 	if (!x->scanned)
 		keep_model(x);
 	note_meant(x);

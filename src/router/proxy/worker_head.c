@@ -116,6 +116,8 @@ struct kvw_block *kvw_worker_head(struct kvw_exchange *x, struct kvw_worker *wor
 	char extra[KVW_SAGEMAKER_ROOM + KVW_RANK_FIELD_ROOM +
 		   KVW_TRANSFER_FIELD_ROOM + KVW_TRACEPARENT_LEN + 80];
 	struct kvw_writer w = KVW_WRITER(extra, sizeof(extra));
+	char begun[KVW_RANK_LEAD_ROOM];
+	struct kvw_writer lead = KVW_WRITER(begun, sizeof(begun));
 
 	if (!kvw_request_own_head(x))
 		return NULL;
@@ -142,6 +144,10 @@ struct kvw_block *kvw_worker_head(struct kvw_exchange *x, struct kvw_worker *wor
 					  loop->now_ns, &w);
 	else
 		kvw_rank_write_field(x, &loop->request_head, &w);
+	if (!body->prefills && kvw_rank_lead(x, &lead)) {
+		options.framing = KVW_FRAME_LENGTH;
+		options.content_length = x->upload.content_length - x->attempt.led + lead.len;
+	}
 	if (x->config->pd_transfer == KVW_PD_TRANSFER_SIDECAR)
 		hide_from_sidecar(&loop->request_head);
 	if (x->pd != NULL && (body->prefills || kvw_pd_hands(x)))
@@ -150,13 +156,16 @@ struct kvw_block *kvw_worker_head(struct kvw_exchange *x, struct kvw_worker *wor
 		options.request_id.len = 0;
 	options.extra = (struct kvw_slice){w.data, w.len};
 	block = kvw_block_get(&loop->blocks,
-		kvw_head_request_bound(&loop->request_head, &options) + sizeof(*block));
+		kvw_head_request_bound(&loop->request_head, &options) + lead.len + sizeof(*block));
 	if (block == NULL)
 		return NULL;
 	w = KVW_WRITER(block->data, block->size);
 	block->end = (uint32_t)kvw_head_write_request(&w, &loop->request_head, &options);
-	if (block->end > 0)
+	if (block->end > 0) {
+		kvw_write(&w, (struct kvw_slice){lead.data, lead.len});
+		block->end = (uint32_t)w.len;
 		return block;
+	}
 	kvw_block_put(&loop->blocks, block);
 	return NULL;
 }

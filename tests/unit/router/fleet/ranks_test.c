@@ -119,11 +119,12 @@ START_TEST(a_recorded_refusal_is_understood)
 }
 END_TEST
 
-START_TEST(the_rust_frontends_words)
+START_TEST(the_words_of_other_servers)
 {
 	static const char *const bodies[] = {
 		"{\"error\":{\"message\":\"data parallel rank 2 is not connected to this frontend; connected ranks: [4, 5]\"}}",
-		"{\"error\":{\"message\":\"data parallel rank 2 is out of range for 2 engine(s)\"}}"};
+		"{\"error\":{\"message\":\"data parallel rank 2 is out of range for 2 engine(s)\"}}",
+		"{\"object\":\"error\",\"message\":\"routed_dp_rank=2 out of range [0, 2)\",\"code\":400}"};
 
 	for (size_t i = 0; i < sizeof(bodies) / sizeof(bodies[0]); i++) {
 		ck_assert(kvw_rank_denies(bodies[i], strlen(bodies[i]), 2));
@@ -382,7 +383,7 @@ int main(void)
 	tcase_set_timeout(tcase, 60);
 	tcase_add_test(tcase, names_have_an_index);
 	tcase_add_test(tcase, a_recorded_refusal_is_understood);
-	tcase_add_test(tcase, the_rust_frontends_words);
+	tcase_add_test(tcase, the_words_of_other_servers);
 	tcase_add_test(tcase, other_errors_are_no_refusals);
 	tcase_add_test(tcase, each_rank_is_a_worker_of_one_server);
 	tcase_add_test(tcase, a_list_that_is_read_is_all_ranks_own);

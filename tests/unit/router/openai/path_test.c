@@ -158,6 +158,14 @@ START_TEST(model_of_a_path)
 }
 END_TEST
 
+START_TEST(one_path_reads_the_rank_in_the_body)
+{
+	ck_assert(kvw_path_classify(KVW_SLICE("/%67enerate/?x")).rank_in_body);
+	ck_assert(!kvw_path_classify(KVW_SLICE("/inference/v1/generate")).rank_in_body);
+	ck_assert(!kvw_path_classify(KVW_SLICE("/v1/chat/completions")).rank_in_body);
+}
+END_TEST
+
 START_TEST(paths_of_sleep)
 {
 	ck_assert(kvw_path_classify(KVW_SLICE("/%73leep/?level=2")).sleeps);
@@ -330,6 +338,7 @@ int main(void)
 	tcase_add_test(tc, paths_that_empty_the_cache);
 	tcase_add_loop_test(tc, id_of_a_response, 0, COUNT(ids));
 	tcase_add_test(tc, model_of_a_path);
+	tcase_add_test(tc, one_path_reads_the_rank_in_the_body);
 	tcase_add_test(tc, paths_of_sleep);
 	tcase_add_test(tc, paths_of_engines_are_known);
 	tcase_add_loop_test(tc, parameter_of_a_query, 0, COUNT(queries));
