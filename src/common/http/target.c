@@ -7,12 +7,13 @@
 
 #include "http/chars.h"
 
-struct kvw_slice kvw_target_path(const struct kvw_head *head)
+struct kvw_slice kvw_target_path(struct kvw_slice target)
 {
-	const char *mark = memchr(head->target.data, '?', head->target.len);
+	const char *mark = target.len == 0 ? NULL : memchr(target.data, '?', target.len);
 
-	return (struct kvw_slice){head->target.data,
-		mark == NULL ? head->target.len : (size_t)(mark - head->target.data)};
+	if (mark != NULL)
+		target.len = (size_t)(mark - target.data);
+	return target;
 }
 
 bool kvw_target_decode(struct kvw_slice coded, bool plus, char *text, size_t room, size_t *len)
@@ -41,23 +42,23 @@ bool kvw_target_decode(struct kvw_slice coded, bool plus, char *text, size_t roo
 	return true;
 }
 
-bool kvw_target_query(const struct kvw_head *head, const char *name, struct kvw_slice *coded)
+bool kvw_target_query(struct kvw_slice target, const char *name, struct kvw_slice *coded)
 {
-	struct kvw_slice path = kvw_target_path(head), wanted = kvw_slice_of(name);
-	const char *at = path.data + path.len + 1, *end = head->target.data + head->target.len;
+	struct kvw_slice path = kvw_target_path(target), wanted = kvw_slice_of(name);
+	const char *at = path.data + path.len, *end = at + (target.len - path.len);
+	bool good = true;
 
 	*coded = (struct kvw_slice){NULL, 0};
-	while (at < end) {
+	while (at < end && ++at < end) { /* behind the mark, or an ampersand */
 		const char *stop = memchr(at, '&', (size_t)(end - at)), *sign;
 
 		stop = stop == NULL ? end : stop;
 		sign = memchr(at, '=', (size_t)(stop - at));
-		if (sign == NULL || sign == at)
-			return false;
-		if (coded->data == NULL &&
+		good = good && sign != NULL && sign > at;
+		if (sign != NULL && coded->data == NULL &&
 			kvw_slice_equal(wanted, (struct kvw_slice){at, (size_t)(sign - at)}))
 			*coded = (struct kvw_slice){sign + 1, (size_t)(stop - sign - 1)};
-		at = stop + 1;
+		at = stop;
 	}
-	return true;
+	return good;
 }

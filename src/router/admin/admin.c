@@ -241,7 +241,7 @@ static void on_request(struct kvw_conn *conn, void *arg)
 {
 	struct kvw_admin *admin = arg;
 	const struct kvw_head *head = &conn->clients->head;
-	struct kvw_slice path = kvw_target_path(head);
+	struct kvw_slice path = kvw_target_path(head->target);
 	struct kvw_local_answer answer = {.body = NULL};
 	enum kvw_err err;
 

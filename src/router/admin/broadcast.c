@@ -198,7 +198,7 @@ static void on_done(void *user, CURLcode code)
 /* Writes path and query of the calls. False: too long. */
 static bool set_target(struct cast *cast, const struct kvw_head *head)
 {
-	struct kvw_slice own = kvw_target_path(head);
+	struct kvw_slice own = kvw_target_path(head->target);
 	const char *at = own.data + own.len + 1, *end = head->target.data + head->target.len;
 	struct kvw_writer w = KVW_WRITER(cast->target, sizeof(cast->target) - 1);
 	const char *sign = "?";
@@ -336,7 +336,7 @@ static int prepare_cast(struct cast *cast, struct kvw_conn *conn, char *names, c
 static bool query_is_clear(struct kvw_conn *conn)
 {
 	const struct kvw_head *head = &conn->clients->head;
-	struct kvw_slice path = kvw_target_path(head);
+	struct kvw_slice path = kvw_target_path(head->target);
 	const char *at = path.data + path.len + 1, *end = head->target.data + head->target.len;
 	bool named = false, clear = true;
 	char message[192];
@@ -414,7 +414,7 @@ static void begin_broadcast(
 
 bool kvw_broadcast_http(struct kvw_broadcaster *broadcaster, struct kvw_conn *conn)
 {
-	struct kvw_slice path = kvw_target_path(&conn->clients->head), name;
+	struct kvw_slice path = kvw_target_path(conn->clients->head.target), name;
 
 	if (path.len < sizeof(PREFIX) - 1 || memcmp(path.data, PREFIX, sizeof(PREFIX) - 1) != 0)
 		return false;

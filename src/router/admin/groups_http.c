@@ -90,7 +90,7 @@ bool kvw_groups_http(const struct kvw_fleet *fleet, struct kvw_conn *conn)
 	static const char *const none[] = {NULL};
 	const struct kvw_head *head = &conn->clients->head;
 
-	if (!kvw_slice_equal(kvw_target_path(head), KVW_SLICE("/groups")))
+	if (!kvw_slice_equal(kvw_target_path(head->target), KVW_SLICE("/groups")))
 		return false;
 	if (!kvw_admin_http_method(conn, "GET, HEAD, PATCH") ||
 		!kvw_admin_http_query_is(conn, head, none))

@@ -55,7 +55,7 @@ bool kvw_admin_http_parameter(const struct kvw_head *head, const char *name, cha
 	struct kvw_slice coded;
 
 	*value = NULL;
-	if (!kvw_target_query(head, name, &coded))
+	if (!kvw_target_query(head->target, name, &coded))
 		return false;
 	if (coded.data != NULL)
 		*value = kvw_admin_http_decode(coded, true);
@@ -65,7 +65,7 @@ bool kvw_admin_http_parameter(const struct kvw_head *head, const char *name, cha
 bool kvw_admin_http_query_is(
 	struct kvw_conn *conn, const struct kvw_head *head, const char *const *names)
 {
-	struct kvw_slice path = kvw_target_path(head);
+	struct kvw_slice path = kvw_target_path(head->target);
 	const char *at = path.data + path.len + 1, *end = head->target.data + head->target.len;
 	char message[256];
 

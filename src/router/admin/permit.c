@@ -213,7 +213,7 @@ static void log_change(const struct kvw_conn *conn, const char *key)
 			"a change is asked for method=%.*s path=\"%.*s\" key=\"%s\" "
 			"certificate=\"%s\"",
 			(int)head->method.len, head->method.data,
-			(int)kvw_target_path(head).len, head->target.data,
+			(int)kvw_target_path(head->target).len, head->target.data,
 			key != NULL ? key : "", subject != NULL ? subject : "");
 	free(subject);
 }

@@ -328,7 +328,7 @@ bool kvw_trace_http(
 {
 	struct question q = {0};
 
-	if (!kvw_slice_equal(kvw_target_path(&conn->clients->head), KVW_SLICE("/trace")))
+	if (!kvw_slice_equal(kvw_target_path(conn->clients->head.target), KVW_SLICE("/trace")))
 		return false;
 	if (!kvw_admin_http_method(conn, "GET, HEAD") || !take_question(conn, &q))
 		goto out;

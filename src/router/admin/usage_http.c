@@ -84,7 +84,7 @@ bool kvw_usage_http(struct kvw_ledger *ledger, struct kvw_conn *conn)
 	struct kvw_slice key;
 	char *texts[4] = {NULL};
 
-	if (!kvw_slice_equal(kvw_target_path(&conn->clients->head), KVW_SLICE("/usage")))
+	if (!kvw_slice_equal(kvw_target_path(conn->clients->head.target), KVW_SLICE("/usage")))
 		return false;
 	if (!kvw_admin_http_method(conn, "GET, HEAD") ||
 		!take_question(conn, wall_s, &q, &key, texts))

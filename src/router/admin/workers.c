@@ -429,7 +429,7 @@ static void on_id(const struct visit *visit, struct kvw_slice coded, struct kvw_
 bool kvw_workers_http(const struct kvw_workers_desk *desk, struct kvw_conn *conn)
 {
 	const struct visit visit = {desk, conn, &conn->clients->head};
-	struct kvw_slice path = kvw_target_path(visit.head), id, verb;
+	struct kvw_slice path = kvw_target_path(visit.head->target), id, verb;
 	const size_t own = sizeof(PATH) - 1;
 	const char *slash;
 

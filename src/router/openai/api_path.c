@@ -15,6 +15,7 @@
 #include <string.h>
 
 #include "base/hex.h"
+#include "http/target.h"
 #include "openai/api_path.h"
 
 #define SEGMENT  48 /* longest kept segment in bytes; the longest known one has 43 */
@@ -337,8 +338,8 @@ struct kvw_path_info kvw_path_classify(struct kvw_slice target)
 			info.prompt = known->prompt;
 			info.repeatable = known->repeatable;
 			info.unsalted = (known->effects & EFFECT_UNSALTED) != 0;
-			info.empties_cache = (known->effects & EFFECT_EMPTIES) != 0;
 			info.rank_in_body = (known->effects & EFFECT_RANK) != 0;
+			info.empties_cache = (known->effects & EFFECT_EMPTIES) != 0;
 			info.sleeps = (known->effects & EFFECT_SLEEPS) != 0;
 			info.wakes = (known->effects & EFFECT_WAKES) != 0;
 			return info;
@@ -412,35 +413,13 @@ static size_t decode(char *out, struct kvw_slice text, bool form)
 	return len;
 }
 
-/* Finds a parameter of the query, undecoded. data NULL: there is none. */
-static struct kvw_slice find_parameter(struct kvw_slice target, struct kvw_slice name)
+struct kvw_slice kvw_target_parameter(struct kvw_slice target, const char *name)
 {
-	const char *end, *at;
+	struct kvw_slice coded;
+	char *text;
 
-	if (target.len == 0)
-		return (struct kvw_slice){NULL, 0};
-	end = target.data + target.len;
-	at = memchr(target.data, '?', target.len);
-	while (at != NULL) {
-		const char *next;
-		size_t len;
-
-		at++;
-		next = memchr(at, '&', (size_t)(end - at));
-		len = (size_t)((next == NULL ? end : next) - at);
-
-		if (len > name.len && at[name.len] == '=' && memcmp(at, name.data, name.len) == 0)
-			return (struct kvw_slice){at + name.len + 1, len - name.len - 1};
-		at = next;
-	}
-	return (struct kvw_slice){NULL, 0};
-}
-
-struct kvw_slice kvw_target_parameter(struct kvw_slice target, struct kvw_slice name)
-{
-	struct kvw_slice coded = find_parameter(target, name);
-	char *text = coded.len == 0 ? NULL : malloc(coded.len);
-
+	(void)kvw_target_query(target, name, &coded);
+	text = coded.len == 0 ? NULL : malloc(coded.len);
 	return (struct kvw_slice){text, text == NULL ? 0 : decode(text, coded, true)};
 }
 
@@ -457,7 +436,10 @@ size_t kvw_path_model(struct kvw_slice path, char *out, size_t room)
 
 bool kvw_target_wakes_parts(struct kvw_slice target)
 {
-	return find_parameter(target, KVW_SLICE("tags")).data != NULL;
+	struct kvw_slice coded;
+
+	(void)kvw_target_query(target, "tags", &coded);
+	return coded.data != NULL;
 }
 
 const char *kvw_api_name(enum kvw_api api)

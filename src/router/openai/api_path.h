@@ -61,7 +61,7 @@ size_t kvw_path_model(struct kvw_slice path, char *out, size_t room);
 
 /* Returns the query's first parameter of that name, decoded into memory that the caller frees. data
  * NULL: there is none, it is empty, or memory is out. */
-struct kvw_slice kvw_target_parameter(struct kvw_slice target, struct kvw_slice name);
+struct kvw_slice kvw_target_parameter(struct kvw_slice target, const char *name);
 
 /* For a path that wakes an engine: whether the query names parts of the engine, so that the other
  * parts may stay asleep. */

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "http/target.h"
 #include "proxy/attempt.h"
 #include "proxy/fidelity.h"
 #include "proxy/groups.h"
@@ -185,15 +186,6 @@ bool kvw_exchange_is_idempotent(const struct kvw_exchange *x)
 	return false;
 }
 
-static struct kvw_slice without_query(struct kvw_slice target)
-{
-	const char *mark = target.len == 0 ? NULL : memchr(target.data, '?', target.len);
-
-	if (mark != NULL)
-		target.len = (size_t)(mark - target.data);
-	return target;
-}
-
 /* Compares the prediction, which was made from the workers' reports, with the answer's cached
  * tokens. */
 static void check_prediction(const struct kvw_exchange *x, struct kvw_request_record *record)
@@ -233,7 +225,7 @@ static void report_exchange(struct kvw_exchange *x, enum kvw_end end)
 		.status = x->status,
 		.api = x->path.api,
 		.method = x->method,
-		.target = without_query(x->target),
+		.target = kvw_target_path(x->target),
 		.request_id = x->request_id,
 		.model = kvw_slice_of(x->model == NULL ? NULL : x->model->name),
 		.model_label = x->model == NULL ? 0 : x->model->index + 1,

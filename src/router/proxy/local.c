@@ -15,6 +15,7 @@
 #include <string.h>
 
 #include "admin/metrics_copy.h"
+#include "http/target.h"
 #include "proxy/cors.h"
 #include "proxy/reply.h"
 #include "usage/page.h"
@@ -145,7 +146,7 @@ static void answer_one_model(struct kvw_exchange *x, struct kvw_slice path)
 /* Sets *since_s by the query. False: it is not a time, and the request was answered. */
 static bool take_since(struct kvw_exchange *x, int64_t wall_s, int64_t *since_s)
 {
-	struct kvw_slice text = kvw_target_parameter(x->target, KVW_SLICE("since"));
+	struct kvw_slice text = kvw_target_parameter(x->target, "since");
 	char copy[40];
 	bool good = text.data == NULL;
 
@@ -191,8 +192,7 @@ static void answer_usage(struct kvw_exchange *x)
 bool kvw_local_answers(struct kvw_exchange *x)
 {
 	static const char *const usage_path[] = {"/v1/usage"};
-	struct kvw_slice path = x->target;
-	const char *mark = memchr(path.data, '?', path.len);
+	struct kvw_slice path = kvw_target_path(x->target);
 	const struct kvw_head *head = &x->loop->request_head;
 	struct kvw_local_answer answer;
 	enum kvw_err err;
@@ -200,8 +200,6 @@ bool kvw_local_answers(struct kvw_exchange *x)
 
 	if (x->path.kind != KVW_PATH_LOCAL)
 		return false;
-	if (mark != NULL)
-		path.len = (size_t)(mark - path.data);
 	ping = kvw_slice_equal(path, KVW_SLICE("/ping"));
 	if (!head->head_method && !head->get_method && !(ping && head->post_method)) {
 		kvw_reply_error_as(x, 405, NULL, NULL,

@@ -14,6 +14,7 @@
 #include <xxhash.h>
 
 #include "base/log.h"
+#include "http/target.h"
 #include "openai/splice.h"
 #include "proxy/loop.h"
 #include "proxy/transfer.h"
@@ -100,18 +101,10 @@ static bool ends_with(struct kvw_slice text, const char *end)
 	return text.len >= len && memcmp(text.data + text.len - len, end, len) == 0;
 }
 
-static struct kvw_slice path_of(const struct kvw_exchange *x)
-{
-	const char *mark = memchr(x->target.data, '?', x->target.len);
-
-	return (struct kvw_slice){
-		x->target.data, mark == NULL ? x->target.len : (size_t)(mark - x->target.data)};
-}
-
 /* One answer to one prompt, on a path whose body both legs can have. */
 static bool can_be_split(const struct kvw_exchange *x)
 {
-	struct kvw_slice path = path_of(x);
+	struct kvw_slice path = kvw_target_path(x->target);
 
 	if (!x->whole || !x->scanned || !x->route.teaches || !x->route.content_known ||
 		x->route.chain_count != 1 || x->route.choices > 1 || x->pin.len > 0 ||

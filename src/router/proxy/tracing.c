@@ -6,6 +6,7 @@
  */
 #include "proxy/tracing.h"
 
+#include "http/target.h"
 #include "proxy/loop.h"
 #include "trace/trace.h"
 
@@ -28,13 +29,10 @@ static struct kvw_slice traceparent_of(const struct kvw_head *head)
  * target is a whole URL. Of that: the method. */
 static struct kvw_slice line_of(const struct kvw_head *head)
 {
-	struct kvw_slice line = head->method, path = head->target;
-	const char *query;
+	struct kvw_slice line = head->method, path = kvw_target_path(head->target);
 
-	if (path.data != line.data + line.len + 1)
-		return line;
-	query = memchr(path.data, '?', path.len);
-	line.len += 1 + (query == NULL ? path.len : (size_t)(query - path.data));
+	if (path.data == line.data + line.len + 1)
+		line.len += 1 + path.len;
 	return line;
 }
 

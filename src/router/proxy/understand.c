@@ -87,7 +87,7 @@ void kvw_request_scan_begin(struct kvw_exchange *x)
 
 void kvw_request_read_query(struct kvw_exchange *x)
 {
-	x->named.text = kvw_target_parameter(x->target, KVW_SLICE("model"));
+	x->named.text = kvw_target_parameter(x->target, "model");
 	x->route.model = x->named.text;
 }
 

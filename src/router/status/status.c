@@ -211,7 +211,7 @@ static void serve_page(struct kvw_conn *conn)
 static bool on_request(
 	void *arg, const struct kvw_admin_facts *facts, struct kvw_conn *conn, int64_t now_ns)
 {
-	struct kvw_slice path = kvw_target_path(&conn->clients->head);
+	struct kvw_slice path = kvw_target_path(conn->clients->head.target);
 	bool page = kvw_slice_equal(path, KVW_SLICE("/ui"));
 
 	if (!page && !kvw_slice_equal(path, KVW_SLICE("/status")))

@@ -99,7 +99,7 @@ bool kvw_cr_parameter(const struct kvw_head *head, const char *name, char *text,
 	struct kvw_slice coded;
 	size_t len;
 
-	return kvw_target_query(head, name, &coded) &&
+	return kvw_target_query(head->target, name, &coded) &&
 	       kvw_target_decode(coded, true, text, room, &len);
 }
 

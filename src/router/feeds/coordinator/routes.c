@@ -496,7 +496,7 @@ static const struct route routes[] = {
 
 void kvw_coordinator_request(struct kvw_conn *conn)
 {
-	struct kvw_slice path = kvw_target_path(&conn->clients->head);
+	struct kvw_slice path = kvw_target_path(conn->clients->head.target);
 	const struct kvw_slice one = KVW_SLICE("/instances/");
 
 	for (size_t i = 0; i < sizeof(routes) / sizeof(routes[0]); i++) {

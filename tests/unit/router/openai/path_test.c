@@ -195,7 +195,7 @@ static const struct {
 
 START_TEST(parameter_of_a_query)
 {
-	struct kvw_slice value = kvw_target_parameter(kvw_slice_of(queries[_i].target), KVW_SLICE("model"));
+	struct kvw_slice value = kvw_target_parameter(kvw_slice_of(queries[_i].target), "model");
 
 	ck_assert(kvw_slice_equal(value, kvw_slice_of(queries[_i].value)));
 	free((char *)value.data);
