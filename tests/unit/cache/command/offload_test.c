@@ -7,6 +7,7 @@
 
 #include "command/format.h"
 #include "command/offload.h"
+#include "tests/unit/suite.h"
 
 #define G 1e9
 
@@ -210,10 +211,7 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("offload");
 	TCase *all = tcase_create("all");
-	SRunner *runner = srunner_create(suite);
-	int failed;
 
 	tcase_add_loop_test(all, parameters_by_shapes, 0, (int)(sizeof(models) / sizeof(models[0])));
 	tcase_add_test(all, a_copy_on_more_gpus);
@@ -221,9 +219,5 @@ int main(void)
 	tcase_add_test(all, windows_and_states);
 	tcase_add_test(all, times);
 	tcase_add_test(all, bytes_as_people_write_them);
-	suite_add_tcase(suite, all);
-	srunner_run_all(runner, CK_NORMAL);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed == 0 ? 0 : 1;
+	return run_tcase("offload", all);
 }

@@ -3,6 +3,7 @@
  * left under way or leased.
  */
 #include "server_scene.h"
+#include "tests/unit/suite.h"
 
 /* --- clients that go -------------------------------------------------------------------------- */
 
@@ -307,10 +308,7 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("daemon-server-gone");
 	TCase *tcase = tcase_create("server");
-	SRunner *runner;
-	int failed;
 
 	tcase_set_timeout(tcase, 60);
 	tcase_add_test(tcase, a_half_sent_put_is_aborted);
@@ -324,10 +322,5 @@ int main(void)
 	tcase_add_test(tcase, a_drain_lets_requests_end);
 	tcase_add_test(tcase, a_drain_ends);
 	tcase_add_test(tcase, an_address_in_use_is_said);
-	suite_add_tcase(suite, tcase);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_NORMAL);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed == 0 ? 0 : 1;
+	return run_tcase("daemon-server-gone", tcase);
 }

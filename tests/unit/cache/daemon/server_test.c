@@ -3,6 +3,7 @@
  * which order.
  */
 #include "server_scene.h"
+#include "tests/unit/suite.h"
 
 /* --- the life of an object -------------------------------------------------------------------- */
 
@@ -571,10 +572,7 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("daemon-server");
 	TCase *tcase = tcase_create("server");
-	SRunner *runner;
-	int failed;
 
 	tcase_set_timeout(tcase, 60);
 	tcase_add_test(tcase, put_lease_release);
@@ -593,10 +591,5 @@ int main(void)
 	tcase_add_test(tcase, lists_and_erasing);
 	tcase_add_test(tcase, erasing_by_clients);
 	tcase_add_test(tcase, metrics_are_well_formed);
-	suite_add_tcase(suite, tcase);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_NORMAL);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed == 0 ? 0 : 1;
+	return run_tcase("daemon-server", tcase);
 }

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "memory/neighbours.h"
+#include "tests/unit/suite.h"
 
 #define GIB ((uint64_t)1 << 30)
 
@@ -188,10 +189,7 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("neighbours");
 	TCase *all = tcase_create("all");
-	SRunner *runner = srunner_create(suite);
-	int failed;
 
 	tcase_add_checked_fixture(all, make_folder, remove_folder);
 	tcase_add_test(all, test_what_others_have_not_touched);
@@ -199,9 +197,5 @@ int main(void)
 	tcase_add_test(all, test_one_at_a_time);
 	tcase_add_test(all, test_files_that_are_no_use);
 	tcase_add_test(all, test_what_another_user_may_touch_is_named_and_not_used);
-	suite_add_tcase(suite, all);
-	srunner_run_all(runner, CK_NORMAL);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed == 0 ? 0 : 1;
+	return run_tcase("neighbours", all);
 }

@@ -7,6 +7,7 @@
 #include <xxhash.h>
 
 #include "tiers/bytes.h"
+#include "tests/unit/suite.h"
 
 static const size_t lengths[] = {32, 128, 200, 336, 4096, 12288};
 
@@ -89,19 +90,12 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("bytes");
 	TCase *tcase = tcase_create("bytes");
-	SRunner *runner = srunner_create(suite);
-	int failed;
 
 	tcase_add_loop_test(
 		tcase, a_stamp_is_the_sum_of_the_rest, 0, sizeof(lengths) / sizeof(lengths[0]));
 	tcase_add_test(tcase, any_changed_byte_fails_the_proof);
 	tcase_add_test(tcase, a_seal_keeps_its_bytes);
 	tcase_add_test(tcase, hex_ends_with_a_nul);
-	suite_add_tcase(suite, tcase);
-	srunner_run_all(runner, CK_ENV);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+	return run_tcase("bytes", tcase);
 }

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "tiers/presence.h"
+#include "tests/unit/suite.h"
 
 #define SEEN    1000
 #define MISSING 100
@@ -185,10 +186,7 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("presence");
 	TCase *tcase = tcase_create("presence");
-	SRunner *runner;
-	int failed;
 
 	tcase_add_checked_fixture(tcase, setup, teardown);
 	tcase_add_test(tcase, answers_are_believed_for_their_time);
@@ -198,10 +196,5 @@ int main(void)
 	tcase_add_test(tcase, a_tenant_or_all_are_forgotten);
 	tcase_add_test(tcase, threads_at_once);
 	tcase_set_timeout(tcase, 60);
-	suite_add_tcase(suite, tcase);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_NORMAL);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed == 0 ? 0 : 1;
+	return run_tcase("presence", tcase);
 }

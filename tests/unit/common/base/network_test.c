@@ -6,6 +6,7 @@
 #include <netinet/in.h>
 
 #include "base/network.h"
+#include "tests/unit/suite.h"
 
 static bool holds(const char *block, const char *address)
 {
@@ -60,17 +61,10 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("network");
 	TCase *tcase = tcase_create("all");
-	SRunner *runner = srunner_create(suite);
-	int failed;
 
 	tcase_add_test(tcase, addresses_in_blocks);
 	tcase_add_test(tcase, texts_that_are_none);
 	tcase_add_test(tcase, several_and_others);
-	suite_add_tcase(suite, tcase);
-	srunner_run_all(runner, CK_NORMAL);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed == 0 ? 0 : 1;
+	return run_tcase("network", tcase);
 }

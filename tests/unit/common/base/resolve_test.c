@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/resolve.h"
+#include "tests/unit/suite.h"
 
 static sem_t asked, may_answer; /* a look-up of a name has begun, and may end */
 static sem_t ended;
@@ -155,10 +156,7 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("resolve");
 	TCase *tcase = tcase_create("resolve");
-	SRunner *runner = srunner_create(suite);
-	int failed;
 
 	tcase_add_checked_fixture(tcase, setup, NULL);
 	tcase_add_test(tcase, digits_are_addresses_at_once);
@@ -167,9 +165,5 @@ int main(void)
 	tcase_add_test(tcase, an_answer_rings_and_is_there);
 	tcase_add_test(tcase, a_name_that_is_not_found_says_why);
 	tcase_add_test(tcase, a_question_may_be_abandoned);
-	suite_add_tcase(suite, tcase);
-	srunner_run_all(runner, CK_ENV);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed == 0 ? 0 : 1;
+	return run_tcase("resolve", tcase);
 }

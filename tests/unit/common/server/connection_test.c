@@ -13,6 +13,7 @@
 
 #include "server/connection.h"
 #include "server/listen.h"
+#include "tests/unit/suite.h"
 
 #define LOOPS     2
 #define BIG_BYTES ((size_t)8 << 20)
@@ -745,10 +746,7 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("server connection");
 	TCase *tc = tcase_create("connection");
-	SRunner *runner;
-	int failed;
 
 	tcase_add_test(tc, a_head_in_pieces_and_a_second_request);
 	tcase_add_test(tc, a_slow_head_is_refused);
@@ -771,10 +769,5 @@ int main(void)
 	tcase_add_test(tc, draining_does_not_wait_for_the_next_request_after_a_large_answer);
 	tcase_add_test(tc, draining_cuts_when_its_time_is_over);
 	tcase_set_timeout(tc, 60);
-	suite_add_tcase(suite, tc);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_ENV);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed == 0 ? 0 : 1;
+	return run_tcase("server connection", tc);
 }

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "server/loop.h"
+#include "tests/unit/suite.h"
 
 static struct kvw_server server;
 static struct kvw_server_loop loop;
@@ -72,16 +73,8 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("server loop");
 	TCase *tc = tcase_create("loop");
-	SRunner *runner;
-	int failed;
 
 	tcase_add_test(tc, a_loop_does_not_end_under_a_thread_that_wakes_it);
-	suite_add_tcase(suite, tc);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_ENV);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed == 0 ? 0 : 1;
+	return run_tcase("server loop", tc);
 }

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "wire/proxy_protocol.h"
+#include "tests/unit/suite.h"
 
 #define SIGNATURE "\r\n\r\n\0\r\nQUIT\n"
 
@@ -229,10 +230,7 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("proxy_protocol");
 	TCase *tcase = tcase_create("all");
-	SRunner *runner = srunner_create(suite);
-	int failed;
 
 	tcase_add_test(tcase, version_1);
 	tcase_add_test(tcase, version_1_refused);
@@ -241,9 +239,5 @@ int main(void)
 	tcase_add_test(tcase, checksum);
 	tcase_add_test(tcase, cut_at_every_byte);
 	tcase_add_test(tcase, other_bytes);
-	suite_add_tcase(suite, tcase);
-	srunner_run_all(runner, CK_NORMAL);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed == 0 ? 0 : 1;
+	return run_tcase("proxy_protocol", tcase);
 }

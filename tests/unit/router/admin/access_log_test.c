@@ -16,6 +16,7 @@
 #include "fixture.h"
 #include "trace/context.h"
 #include "admin/log_ring.h"
+#include "tests/unit/suite.h"
 
 static struct fixture fixture;
 static char dir[64], path[96];
@@ -456,10 +457,7 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("access log");
 	TCase *tcase = tcase_create("access_log");
-	SRunner *runner = srunner_create(suite);
-	int failed;
 
 	tcase_add_checked_fixture(tcase, setup, teardown);
 	tcase_set_timeout(tcase, 120);
@@ -477,9 +475,5 @@ int main(void)
 	tcase_add_test(tcase, a_closed_pipe_is_counted);
 	tcase_add_test(tcase, loops_write_at_once);
 	tcase_add_test(tcase, ring_keeps_lines_whole_and_in_order);
-	suite_add_tcase(suite, tcase);
-	srunner_run_all(runner, CK_ENV);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed == 0 ? 0 : 1;
+	return run_tcase("access log", tcase);
 }

@@ -15,6 +15,7 @@
 #include "base/clock.h"
 #include "fixture.h"
 #include "prom.h"
+#include "tests/unit/suite.h"
 
 static struct fixture fixture;
 static struct kvw_metrics *metrics;
@@ -367,10 +368,7 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("admin");
 	TCase *tcase = tcase_create("admin");
-	SRunner *runner = srunner_create(suite);
-	int failed;
 
 	tcase_add_checked_fixture(tcase, setup, teardown);
 	tcase_set_timeout(tcase, 120);
@@ -386,9 +384,5 @@ int main(void)
 	tcase_add_test(tcase, a_taken_address_is_named);
 	tcase_add_test(tcase, text_of_metrics_is_shared_by_many_threads);
 	tcase_add_test(tcase, answers_from_many_threads);
-	suite_add_tcase(suite, tcase);
-	srunner_run_all(runner, CK_ENV);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed == 0 ? 0 : 1;
+	return run_tcase("admin", tcase);
 }

@@ -12,6 +12,7 @@
 
 #include "fixture.h"
 #include "proxy/dry.h"
+#include "tests/unit/suite.h"
 
 static long allowed = -1; /* allocations until the one that fails; below 0: none does */
 static bool failed_one;
@@ -478,10 +479,7 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("explain");
 	TCase *tc = tcase_create("explain");
-	SRunner *runner;
-	int failed;
 
 	tcase_add_checked_fixture(tc, setup, teardown);
 	tcase_add_test(tc, an_explanation_tells_all);
@@ -496,10 +494,5 @@ int main(void)
 	tcase_add_test(tc, the_owner_of_a_response);
 	tcase_add_test(tc, cold_presumes_what_nobody_said);
 	tcase_add_loop_test(tc, memory_runs_out, 0, 2);
-	suite_add_tcase(suite, tc);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_NORMAL);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed == 0 ? 0 : 1;
+	return run_tcase("explain", tc);
 }

@@ -12,6 +12,7 @@
 #include "admission/scale.h"
 #include "metrics/exposition.h"
 #include "prom.h"
+#include "tests/unit/suite.h"
 
 #define SECOND INT64_C(1000000000)
 
@@ -593,10 +594,7 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("admin metrics");
 	TCase *tcase = tcase_create("metrics");
-	SRunner *runner = srunner_create(suite);
-	int failed;
 
 	tcase_add_checked_fixture(tcase, setup, teardown);
 	tcase_set_timeout(tcase, 120);
@@ -619,9 +617,5 @@ int main(void)
 	tcase_add_test(tcase, loops_count_while_others_scrape);
 	tcase_add_test(tcase, openmetrics_has_each_name_once);
 	tcase_add_test(tcase, reference_page_is_current);
-	suite_add_tcase(suite, tcase);
-	srunner_run_all(runner, CK_ENV);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed == 0 ? 0 : 1;
+	return run_tcase("admin metrics", tcase);
 }

@@ -11,6 +11,7 @@
 #include <sys/mman.h>
 
 #include "kvtierd_scene.h"
+#include "tests/unit/suite.h"
 
 static struct fake_daemon the_daemon;
 static struct fake_faults *const faults = &the_daemon.faults;
@@ -580,10 +581,7 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("kvtierd faults");
 	TCase *all = tcase_create("all");
-	SRunner *runner = srunner_create(suite);
-	int failed;
 
 	tcase_set_timeout(all, 200);
 	tcase_add_test(all, test_late_lease);
@@ -604,9 +602,5 @@ int main(void)
 	tcase_add_test(all, test_no_segment);
 	tcase_add_test(all, test_end_in_the_middle);
 	tcase_add_loop_test(all, test_random, 0, 12);
-	suite_add_tcase(suite, all);
-	srunner_run_all(runner, CK_NORMAL);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed == 0 ? 0 : 1;
+	return run_tcase("kvtierd faults", all);
 }

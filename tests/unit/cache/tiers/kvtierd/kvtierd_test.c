@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "kvtierd_scene.h"
+#include "tests/unit/suite.h"
 
 static struct fake_daemon the_daemon;
 
@@ -382,10 +383,7 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("kvtierd");
 	TCase *all = tcase_create("all");
-	SRunner *runner = srunner_create(suite);
-	int failed;
 
 	tcase_set_timeout(all, 120);
 	tcase_add_test(all, test_put_and_get);
@@ -401,9 +399,5 @@ int main(void)
 	tcase_add_test(all, test_names);
 	tcase_add_test(all, test_many_at_once);
 	tcase_add_test(all, test_create);
-	suite_add_tcase(suite, all);
-	srunner_run_all(runner, CK_NORMAL);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed == 0 ? 0 : 1;
+	return run_tcase("kvtierd", all);
 }

@@ -12,6 +12,7 @@
 #include "store.h"
 #include "io/testing/test_disk.h"
 #include "io/testing/test_faults.h"
+#include "tests/unit/suite.h"
 
 static struct store s;
 static struct kvt_disk *disk;
@@ -378,8 +379,6 @@ int main(void)
 	Suite *suite = suite_create("cache-tiers-faults");
 	TCase *tc = tcase_create("faults");
 	TCase *full = tcase_create("full");
-	SRunner *runner;
-	int failed;
 
 	tcase_add_checked_fixture(tc, setup, teardown);
 	tcase_set_timeout(tc, 60);
@@ -402,9 +401,5 @@ int main(void)
 	tcase_add_test(full, a_full_disk);
 	tcase_add_test(full, what_was_written_during_a_sync_that_fails_is_dropped);
 	suite_add_tcase(suite, full);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_ENV);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+	return run_suite(suite);
 }

@@ -9,6 +9,7 @@
 
 #include "tiers/nvme/nvme_inspect.h"
 #include "store.h"
+#include "tests/unit/suite.h"
 
 static struct store s;
 
@@ -162,10 +163,7 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("cache-tiers-inspect");
 	TCase *tc = tcase_create("inspect");
-	SRunner *runner;
-	int failed;
 
 	tcase_add_checked_fixture(tc, setup, teardown);
 	tcase_set_timeout(tc, 60);
@@ -173,10 +171,5 @@ int main(void)
 	tcase_add_test(tc, says_which_pieces_are_damaged);
 	tcase_add_test(tc, says_what_is_damaged_and_what_has_gone);
 	tcase_add_test(tc, finds_stores);
-	suite_add_tcase(suite, tc);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_ENV);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+	return run_tcase("cache-tiers-inspect", tc);
 }

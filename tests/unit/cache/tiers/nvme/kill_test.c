@@ -20,6 +20,7 @@
 #include <unistd.h>
 
 #include "store.h"
+#include "tests/unit/suite.h"
 
 #define KEYS 60
 
@@ -215,19 +216,11 @@ static int by_command(int argc, char **argv)
 
 int main(int argc, char **argv)
 {
-	Suite *suite = suite_create("cache-tiers-kill");
 	TCase *tc = tcase_create("kill");
-	SRunner *runner;
-	int failed;
 
 	if (argc > 1)
 		return by_command(argc, argv);
 	tcase_set_timeout(tc, 120);
 	tcase_add_test(tc, killed_at_any_moment);
-	suite_add_tcase(suite, tc);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_ENV);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+	return run_tcase("cache-tiers-kill", tc);
 }

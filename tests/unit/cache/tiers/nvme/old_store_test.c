@@ -14,6 +14,7 @@
 #include "tiers/bytes.h"
 #include "tiers/nvme/nvme_format.h"
 #include "tiers/nvme/nvme_inspect.h"
+#include "tests/unit/suite.h"
 
 static struct store s;
 static uint8_t store_id[16];
@@ -321,10 +322,7 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("cache-tiers-old-store");
 	TCase *tc = tcase_create("old store");
-	SRunner *runner;
-	int failed;
 
 	tcase_add_checked_fixture(tc, setup, teardown);
 	tcase_set_timeout(tc, 60);
@@ -334,10 +332,5 @@ int main(void)
 	tcase_add_test(tc, a_log_that_promises_pieces_does_no_harm);
 	tcase_add_test(tc, a_log_without_the_flag_does_no_harm);
 	tcase_add_test(tc, a_new_chunk_is_one_for_the_old_version);
-	suite_add_tcase(suite, tc);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_ENV);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+	return run_tcase("cache-tiers-old-store", tc);
 }

@@ -11,6 +11,7 @@
 
 #include "history.h"
 #include "tests/unit/steps.h"
+#include "tests/unit/suite.h"
 
 #define CRASHES 20
 #define ALL     (KVT_TEST_SHARE > 1 ? 100 : 200) /* crashes of a test */
@@ -103,20 +104,12 @@ static int by_command(int argc, char **argv)
 
 int main(int argc, char **argv)
 {
-	Suite *suite = suite_create("cache-tiers-power");
 	TCase *tc = tcase_create("power");
-	SRunner *runner;
-	int failed;
 
 	if (argc > 1)
 		return by_command(argc, argv);
 	tcase_set_timeout(tc, 300);
 	tcase_add_test(tc, nothing_wrong_with_room);
 	tcase_add_test(tc, nothing_wrong_while_evicting);
-	suite_add_tcase(suite, tc);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_ENV);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+	return run_tcase("cache-tiers-power", tc);
 }

@@ -11,6 +11,7 @@
 #include "history.h"
 #include "store.h"
 #include "io/testing/test_disk.h"
+#include "tests/unit/suite.h"
 
 #define KEY_1 "1: 00112233445566778899aabbccddeeff0123456789abcdef0123456789abcdef\n"
 #define KEY_2 "2: f0e1d2c3b4a5968778695a4b3c2d1e0fffeeddccbbaa99887766554433221100\n"
@@ -232,10 +233,7 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("cache-tiers-seal");
 	TCase *tc = tcase_create("seal");
-	SRunner *runner;
-	int failed;
 
 	tcase_add_checked_fixture(tc, setup, teardown);
 	tcase_set_timeout(tc, 120);
@@ -246,10 +244,5 @@ int main(void)
 	tcase_add_test(tc, keys_rotate);
 	tcase_add_test(tc, without_its_key_nothing_opens);
 	tcase_add_test(tc, power_is_lost);
-	suite_add_tcase(suite, tc);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_ENV);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+	return run_tcase("cache-tiers-seal", tc);
 }

@@ -12,6 +12,7 @@
 #include "io/folder.h"
 #include "store.h"
 #include "tiers/nvme/nvme.h"
+#include "tests/unit/suite.h"
 
 #define GIB    ((uint64_t)1 << 30)
 #define MIB    ((uint64_t)1 << 20)
@@ -183,8 +184,6 @@ int main(void)
 {
 	Suite *suite = suite_create("nvme-share");
 	TCase *sums = tcase_create("sums"), *stores = tcase_create("stores");
-	SRunner *runner = srunner_create(suite);
-	int failed;
 
 	tcase_add_checked_fixture(sums, make_path, remove_path);
 	tcase_add_test(sums, ranks_and_engines_have_equal_parts);
@@ -194,8 +193,5 @@ int main(void)
 	tcase_add_test(stores, no_file_beyond_the_part);
 	suite_add_tcase(suite, sums);
 	suite_add_tcase(suite, stores);
-	srunner_run_all(runner, CK_NORMAL);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed == 0 ? 0 : 1;
+	return run_suite(suite);
 }

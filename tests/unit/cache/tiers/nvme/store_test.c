@@ -13,6 +13,7 @@
 
 #include "tiers/nvme/nvme.h"
 #include "store.h"
+#include "tests/unit/suite.h"
 
 static struct store s;
 
@@ -481,10 +482,7 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("cache-tiers-store");
 	TCase *tc = tcase_create("store");
-	SRunner *runner;
-	int failed;
 
 	tcase_add_checked_fixture(tc, setup, teardown);
 	tcase_set_timeout(tc, 120);
@@ -506,10 +504,5 @@ int main(void)
 	tcase_add_test(tc, names_come_back);
 	tcase_add_test(tc, a_folder_that_vanished);
 	tcase_add_test(tc, a_full_file_system);
-	suite_add_tcase(suite, tc);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_ENV);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+	return run_tcase("cache-tiers-store", tc);
 }

@@ -15,6 +15,7 @@
 #include "io/testing/test_faults.h"
 #include "tiers/bytes.h"
 #include "tiers/nvme/nvme.h"
+#include "tests/unit/suite.h"
 
 #define MORE (3u << 20) /* with what bytes_of() gives: four operations */
 #define OPS  4u
@@ -417,8 +418,6 @@ int main(void)
 {
 	Suite *suite = suite_create("cache-tiers-sums");
 	TCase *files = tcase_create("files"), *tc = tcase_create("disk");
-	SRunner *runner;
-	int failed;
 
 	tcase_add_checked_fixture(files, setup_files, teardown_files);
 	tcase_set_timeout(files, 120);
@@ -435,9 +434,5 @@ int main(void)
 	tcase_add_test(tc, helpers_come_when_much_waits);
 	suite_add_tcase(suite, files);
 	suite_add_tcase(suite, tc);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_ENV);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+	return run_suite(suite);
 }

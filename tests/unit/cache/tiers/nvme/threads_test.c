@@ -10,6 +10,7 @@
 
 #include "store.h"
 #include "io/testing/test_disk.h"
+#include "tests/unit/suite.h"
 
 #define KEYS    40
 #define WORKERS 3
@@ -170,18 +171,10 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("cache-tiers-threads");
 	TCase *tc = tcase_create("threads");
-	SRunner *runner;
-	int failed;
 
 	tcase_set_timeout(tc, 120);
 	tcase_add_test(tc, many_at_once);
 	tcase_add_test(tc, many_pieces_at_once);
-	suite_add_tcase(suite, tc);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_ENV);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+	return run_tcase("cache-tiers-threads", tc);
 }

@@ -6,6 +6,7 @@
 
 #include "fake_redis.h"
 #include "redis_rig.h"
+#include "tests/unit/suite.h"
 
 static struct redis_rig rig;
 
@@ -73,20 +74,12 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("redis erase");
 	TCase *tcase = tcase_create("redis erase");
-	SRunner *runner;
-	int failed;
 
 	tcase_add_checked_fixture(tcase, setup, teardown);
 	tcase_add_test(tcase, a_key_and_its_parts);
 	tcase_add_test(tcase, a_key_while_redis_is_away);
 	tcase_add_test(tcase, many_keys_at_once);
 	tcase_set_timeout(tcase, 120);
-	suite_add_tcase(suite, tcase);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_NORMAL);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed == 0 ? 0 : 1;
+	return run_tcase("redis erase", tcase);
 }

@@ -12,6 +12,7 @@
 #include "tests/unit/common/redis/real.h"
 #include "redis_rig.h"
 #include "tiers/redis/redis_value.h"
+#include "tests/unit/suite.h"
 
 #define MS    1000000ll
 #define CHUNK 65536u
@@ -301,10 +302,7 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("redis quota");
 	TCase *tcase = tcase_create("redis quota");
-	SRunner *runner;
-	int failed;
 
 	if (!real_exists())
 		return 77;
@@ -319,10 +317,5 @@ int main(void)
 	tcase_add_test(tcase, large_and_larger);
 	tcase_add_test(tcase, a_server_that_runs_no_scripts);
 	tcase_set_timeout(tcase, 200);
-	suite_add_tcase(suite, tcase);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_NORMAL);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed == 0 ? 0 : 1;
+	return run_tcase("redis quota", tcase);
 }

@@ -14,6 +14,7 @@
 #include "tests/unit/common/redis/real.h"
 #include "redis_rig.h"
 #include "tiers/redis/redis_value.h"
+#include "tests/unit/suite.h"
 
 #define MS 1000000ll
 
@@ -328,10 +329,7 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("redis real");
 	TCase *tcase = tcase_create("redis real");
-	SRunner *runner;
-	int failed;
 
 	if (!real_exists())
 		return 77;
@@ -345,10 +343,5 @@ int main(void)
 	tcase_add_test(tcase, a_table_that_is_lost);
 	tcase_add_test(tcase, a_long_table);
 	tcase_set_timeout(tcase, 200);
-	suite_add_tcase(suite, tcase);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_NORMAL);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed == 0 ? 0 : 1;
+	return run_tcase("redis real", tcase);
 }

@@ -10,6 +10,7 @@
 #include "fake_redis.h"
 #include "redis_rig.h"
 #include "tiers/redis/redis_value.h"
+#include "tests/unit/suite.h"
 
 #define MS 1000000ll
 
@@ -476,10 +477,7 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("redis tier");
 	TCase *tcase = tcase_create("redis tier");
-	SRunner *runner;
-	int failed;
 
 	tcase_add_checked_fixture(tcase, setup, teardown);
 	tcase_add_test(tcase, not_configured);
@@ -504,10 +502,5 @@ int main(void)
 	tcase_add_test(tcase, writes_take_turns);
 	tcase_add_test(tcase, wrong_requests);
 	tcase_set_timeout(tcase, 120);
-	suite_add_tcase(suite, tcase);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_NORMAL);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed == 0 ? 0 : 1;
+	return run_tcase("redis tier", tcase);
 }

@@ -12,6 +12,7 @@
 #include "fake_redis.h"
 #include "redis_rig.h"
 #include "tiers/redis/redis_value.h"
+#include "tests/unit/suite.h"
 
 #define KEY_1 "1: 00112233445566778899aabbccddeeff0123456789abcdef0123456789abcdef\n"
 #define KEY_2 "2: f0e1d2c3b4a5968778695a4b3c2d1e0fffeeddccbbaa99887766554433221100\n"
@@ -295,10 +296,7 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("redis seal");
 	TCase *tcase = tcase_create("redis seal");
-	SRunner *runner;
-	int failed;
 
 	tcase_add_checked_fixture(tcase, setup, teardown);
 	tcase_add_test(tcase, sealed_and_opened);
@@ -312,10 +310,5 @@ int main(void)
 	tcase_add_test(tcase, plain_and_sealed_do_not_mix);
 	tcase_add_test(tcase, sealed_copies_are_bounded);
 	tcase_set_timeout(tcase, 120);
-	suite_add_tcase(suite, tcase);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_NORMAL);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed == 0 ? 0 : 1;
+	return run_tcase("redis seal", tcase);
 }

@@ -11,6 +11,7 @@
 
 #include "fake_redis.h"
 #include "redis_rig.h"
+#include "tests/unit/suite.h"
 
 #define THREADS 3
 #define ROUNDS  400
@@ -126,17 +127,9 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("redis threads");
 	TCase *tcase = tcase_create("redis threads");
-	SRunner *runner;
-	int failed;
 
 	tcase_add_test(tcase, threads_at_once);
 	tcase_set_timeout(tcase, 200);
-	suite_add_tcase(suite, tcase);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_NORMAL);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed == 0 ? 0 : 1;
+	return run_tcase("redis threads", tcase);
 }
