@@ -2,7 +2,7 @@
  * memory_test.c - the loader when memory runs out at any point: an error, nothing left behind.
  *
  * The linker sends this program's calls of malloc, calloc and free, and the loader's of libyaml,
- * through the functions below (-Wl,--wrap). Each run lets one allocation more succeed than the run
+ * through counting_allocator.h (-Wl,--wrap). Each run lets one allocation more succeed than the run
  * before, until a load goes through. Blocks are counted, so a leak shows without a sanitizer.
  */
 #include <yaml.h>
@@ -10,64 +10,8 @@
 #include "helpers.h"
 #include "config/diff.h"
 #include "config/stack_flags.h"
+#include "tests/unit/counting_allocator.h"
 #include "tests/unit/suite.h"
-
-static long allowed = -1; /* allocations until failure; below 0: no limit */
-static long live;         /* blocks of the loader in use */
-static bool counting;
-
-void *__real_malloc(size_t size);
-void *__real_calloc(size_t count, size_t size);
-void __real_free(void *block);
-int __real_yaml_parser_initialize(yaml_parser_t *parser);
-int __real_yaml_parser_parse(yaml_parser_t *parser, yaml_event_t *event);
-void *__wrap_malloc(size_t size);
-void *__wrap_calloc(size_t count, size_t size);
-void __wrap_free(void *block);
-int __wrap_yaml_parser_initialize(yaml_parser_t *parser);
-int __wrap_yaml_parser_parse(yaml_parser_t *parser, yaml_event_t *event);
-
-static bool may_allocate(void)
-{
-	if (!counting || allowed < 0)
-		return true;
-	return allowed-- > 0;
-}
-
-void *__wrap_malloc(size_t size)
-{
-	void *block = may_allocate() ? __real_malloc(size) : NULL;
-
-	live += counting && block != NULL;
-	return block;
-}
-
-void *__wrap_calloc(size_t count, size_t size)
-{
-	void *block = may_allocate() ? __real_calloc(count, size) : NULL;
-
-	live += counting && block != NULL;
-	return block;
-}
-
-void __wrap_free(void *block)
-{
-	live -= counting && block != NULL;
-	__real_free(block);
-}
-
-int __wrap_yaml_parser_initialize(yaml_parser_t *parser)
-{
-	return may_allocate() ? __real_yaml_parser_initialize(parser) : 0;
-}
-
-int __wrap_yaml_parser_parse(yaml_parser_t *parser, yaml_event_t *event)
-{
-	if (may_allocate())
-		return __real_yaml_parser_parse(parser, event);
-	parser->error = YAML_MEMORY_ERROR;
-	return 0;
-}
 
 static const char right[] = "listen: 0.0.0.0:1\n"
 			    "intelligentRoutingSpec: {enabled: true, routingStrategy: session}\n"

@@ -2,60 +2,18 @@
  * memory_test.c - reading a configuration when memory runs out at any point.
  *
  * The linker sends this program's calls of malloc, calloc and free, of open_memstream, and the reader's of
- * libyaml through the functions below (-Wl,--wrap). Each run lets one allocation more succeed than
+ * libyaml through counting_allocator.h and the function below (-Wl,--wrap). Each run lets one allocation more succeed than
  * the run before, until a read goes through. Whatever fails, the configuration is what it was and no
  * block is left.
  */
 #include <yaml.h>
 
 #include "helpers.h"
+#include "tests/unit/counting_allocator.h"
 #include "tests/unit/suite.h"
 
-static long allowed = -1; /* allocations until failure; below 0: no limit */
-static long live;         /* blocks of the reader in use */
-static bool counting;
-
-void *__real_malloc(size_t size);
-void *__real_calloc(size_t count, size_t size);
-void __real_free(void *block);
 FILE *__real_open_memstream(char **text, size_t *size);
-int __real_yaml_parser_initialize(yaml_parser_t *parser);
-int __real_yaml_parser_parse(yaml_parser_t *parser, yaml_event_t *event);
-void *__wrap_malloc(size_t size);
-void *__wrap_calloc(size_t count, size_t size);
-void __wrap_free(void *block);
 FILE *__wrap_open_memstream(char **text, size_t *size);
-int __wrap_yaml_parser_initialize(yaml_parser_t *parser);
-int __wrap_yaml_parser_parse(yaml_parser_t *parser, yaml_event_t *event);
-
-static bool may_allocate(void)
-{
-	if (!counting || allowed < 0)
-		return true;
-	return allowed-- > 0;
-}
-
-void *__wrap_malloc(size_t size)
-{
-	void *block = may_allocate() ? __real_malloc(size) : NULL;
-
-	live += counting && block != NULL;
-	return block;
-}
-
-void *__wrap_calloc(size_t count, size_t size)
-{
-	void *block = may_allocate() ? __real_calloc(count, size) : NULL;
-
-	live += counting && block != NULL;
-	return block;
-}
-
-void __wrap_free(void *block)
-{
-	live -= counting && block != NULL;
-	__real_free(block);
-}
 
 /* What it hands out is freed like a block of ours. */
 FILE *__wrap_open_memstream(char **text, size_t *size)
@@ -64,19 +22,6 @@ FILE *__wrap_open_memstream(char **text, size_t *size)
 
 	live += counting && file != NULL;
 	return file;
-}
-
-int __wrap_yaml_parser_initialize(yaml_parser_t *parser)
-{
-	return may_allocate() ? __real_yaml_parser_initialize(parser) : 0;
-}
-
-int __wrap_yaml_parser_parse(yaml_parser_t *parser, yaml_event_t *event)
-{
-	if (may_allocate())
-		return __real_yaml_parser_parse(parser, event);
-	parser->error = YAML_MEMORY_ERROR;
-	return 0;
 }
 
 static const char right[] = "rank: 3\nl1: {capacity: 1GiB, policy: lru}\n"

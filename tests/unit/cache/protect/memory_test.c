@@ -10,62 +10,24 @@
 #include <sys/mman.h>
 
 #include "chunk.h"
+#include "tests/unit/counting_allocator.h"
 #include "tests/unit/suite.h"
 
-static long allowed = -1; /* until failure; below 0: no limit */
-static long live;         /* blocks and mappings in use */
-static bool counting;
-
-void *__real_malloc(size_t size);
-void *__real_calloc(size_t count, size_t size);
-void __real_free(void *block);
 /* mmap is called by this name where offsets have 64 bits, as meson has them everywhere. */
 void *__real_mmap64(void *at, size_t size, int protection, int flags, int fd, off_t offset);
 int __real_munmap(void *at, size_t size);
 FILE *__real_open_memstream(char **text, size_t *size);
 EVP_CIPHER_CTX *__real_EVP_CIPHER_CTX_new(void);
 EVP_KDF_CTX *__real_EVP_KDF_CTX_new(EVP_KDF *kdf);
-void *__wrap_malloc(size_t size);
-void *__wrap_calloc(size_t count, size_t size);
-void __wrap_free(void *block);
 void *__wrap_mmap64(void *at, size_t size, int protection, int flags, int fd, off_t offset);
 int __wrap_munmap(void *at, size_t size);
 FILE *__wrap_open_memstream(char **text, size_t *size);
 EVP_CIPHER_CTX *__wrap_EVP_CIPHER_CTX_new(void);
 EVP_KDF_CTX *__wrap_EVP_KDF_CTX_new(EVP_KDF *kdf);
 
-static bool may(void)
-{
-	if (!counting || allowed < 0)
-		return true;
-	return allowed-- > 0;
-}
-
-void *__wrap_malloc(size_t size)
-{
-	void *block = may() ? __real_malloc(size) : NULL;
-
-	live += counting && block != NULL;
-	return block;
-}
-
-void *__wrap_calloc(size_t count, size_t size)
-{
-	void *block = may() ? __real_calloc(count, size) : NULL;
-
-	live += counting && block != NULL;
-	return block;
-}
-
-void __wrap_free(void *block)
-{
-	live -= counting && block != NULL;
-	__real_free(block);
-}
-
 void *__wrap_mmap64(void *at, size_t size, int protection, int flags, int fd, off_t offset)
 {
-	void *map = may() ? __real_mmap64(at, size, protection, flags, fd, offset) : MAP_FAILED;
+	void *map = may_allocate() ? __real_mmap64(at, size, protection, flags, fd, offset) : MAP_FAILED;
 
 	live += counting && map != MAP_FAILED;
 	return map;
@@ -79,7 +41,7 @@ int __wrap_munmap(void *at, size_t size)
 
 FILE *__wrap_open_memstream(char **text, size_t *size)
 {
-	FILE *file = may() ? __real_open_memstream(text, size) : NULL;
+	FILE *file = may_allocate() ? __real_open_memstream(text, size) : NULL;
 
 	live += counting && file != NULL;
 	return file;
@@ -87,12 +49,12 @@ FILE *__wrap_open_memstream(char **text, size_t *size)
 
 EVP_CIPHER_CTX *__wrap_EVP_CIPHER_CTX_new(void)
 {
-	return may() ? __real_EVP_CIPHER_CTX_new() : NULL;
+	return may_allocate() ? __real_EVP_CIPHER_CTX_new() : NULL;
 }
 
 EVP_KDF_CTX *__wrap_EVP_KDF_CTX_new(EVP_KDF *kdf)
 {
-	return may() ? __real_EVP_KDF_CTX_new(kdf) : NULL;
+	return may_allocate() ? __real_EVP_KDF_CTX_new(kdf) : NULL;
 }
 
 /* A whole life: created, a key made, sealed, opened; then again by another start with the key that

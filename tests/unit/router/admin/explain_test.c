@@ -2,7 +2,7 @@
  * explain_test.c - dry runs (proxy/dry.h) with a strategy of the test's own: what the strategy is asked, how
  * its answer is printed, and every error; also while memory runs out at each allocation in turn.
  *
- * The linker sends malloc, calloc and realloc of this program through the functions below
+ * The linker sends malloc, calloc and realloc of this program through failing_allocator.h
  * (-Wl,--wrap).
  */
 #include <check.h>
@@ -12,39 +12,18 @@
 
 #include "fixture.h"
 #include "proxy/dry.h"
+#include "tests/unit/failing_allocator.h"
 #include "tests/unit/suite.h"
 
 static long allowed = -1; /* allocations until the one that fails; below 0: none does */
 static bool failed_one;
 
-void *__real_malloc(size_t size);
-void *__real_calloc(size_t count, size_t size);
-void *__real_realloc(void *block, size_t size);
-void *__wrap_malloc(size_t size);
-void *__wrap_calloc(size_t count, size_t size);
-void *__wrap_realloc(void *block, size_t size);
-
-static bool may_allocate(void)
+static bool fails(void)
 {
 	if (allowed < 0 || allowed-- > 0)
-		return true;
+		return false;
 	failed_one = true;
-	return false;
-}
-
-void *__wrap_malloc(size_t size)
-{
-	return may_allocate() ? __real_malloc(size) : NULL;
-}
-
-void *__wrap_calloc(size_t count, size_t size)
-{
-	return may_allocate() ? __real_calloc(count, size) : NULL;
-}
-
-void *__wrap_realloc(void *block, size_t size)
-{
-	return may_allocate() ? __real_realloc(block, size) : NULL;
+	return true;
 }
 
 /* Prefers the last usable candidate, and remembers what it was asked. */
