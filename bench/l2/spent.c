@@ -12,17 +12,9 @@
 
 #include "bench/load/proc.h"
 
-static double clock_seconds(clockid_t clock)
+static double process_seconds(void)
 {
-	struct timespec t;
-
-	clock_gettime(clock, &t);
-	return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
-
-double kvb_seconds(void)
-{
-	return clock_seconds(CLOCK_MONOTONIC);
+	return (double)kvb_read_ns(CLOCK_PROCESS_CPUTIME_ID) * 1e-9;
 }
 
 static double server_seconds(int pid)
@@ -37,14 +29,14 @@ static double server_seconds(int pid)
 void kvb_spent_begin(struct kvb_spent *s, int server_pid)
 {
 	s->server_cpu = server_seconds(server_pid);
-	s->cpu_seconds = clock_seconds(CLOCK_PROCESS_CPUTIME_ID);
+	s->cpu_seconds = process_seconds();
 	s->seconds = kvb_seconds();
 }
 
 void kvb_spent_end(struct kvb_spent *s, int server_pid)
 {
 	s->seconds = kvb_seconds() - s->seconds;
-	s->cpu_seconds = clock_seconds(CLOCK_PROCESS_CPUTIME_ID) - s->cpu_seconds;
+	s->cpu_seconds = process_seconds() - s->cpu_seconds;
 	s->server_cpu = server_seconds(server_pid) - s->server_cpu;
 }
 

@@ -9,6 +9,7 @@
 
 #include <stdint.h>
 
+#include "bench/timing.h"
 #include "kvtier/kvtier.h"
 
 /* The time that a measured part took. */
@@ -17,8 +18,6 @@ struct kvb_spent {
 	double cpu_seconds; /* this process, all threads, kernel included */
 	double server_cpu;  /* the server's process; 0: none was named */
 };
-
-double kvb_seconds(void);
 
 /* Starts the clocks; server_pid 0: no server. */
 void kvb_spent_begin(struct kvb_spent *s, int server_pid);

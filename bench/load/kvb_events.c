@@ -26,6 +26,7 @@
 #include "base/clock.h"
 #include "bench/load/events_call.h"
 #include "bench/load/events_source.h"
+#include "bench/timing.h"
 
 #define CLIENTS     4
 #define SAMPLES_MAX 400000 /* most requests of one client in one phase */
@@ -132,13 +133,6 @@ static void *client_run(void *arg)
 	return NULL;
 }
 
-static int by_value(const void *a, const void *b)
-{
-	uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
-
-	return x < y ? -1 : x > y;
-}
-
 static void tell(
 	struct task *task, const char *phase, double seconds, const struct kvb_source_stats *before)
 {
@@ -152,7 +146,7 @@ static void tell(
 		count += task->clients[i].count;
 		errors += task->clients[i].errors;
 	}
-	qsort(all, count, sizeof(*all), by_value);
+	qsort(all, count, sizeof(*all), kvb_by_u32);
 	kvb_source_stats(task->engines, &after);
 	printf("{\"phase\":\"%s\",\"seconds\":%.3f,\"requests\":%u,\"errors\":%u,\"p50_us\":%u,"
 	       "\"p99_us\":%u,\"batches\":%llu,\"blocks\":%llu,\"refused\":%llu,\"late_ms\":%.3f}\n",

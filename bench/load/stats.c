@@ -7,6 +7,7 @@
 #include <stdlib.h>
 
 #include "bench/load/mem.h"
+#include "bench/timing.h"
 
 void kvb_samples_add(struct kvb_samples *set, double value)
 {
@@ -18,13 +19,6 @@ void kvb_samples_add(struct kvb_samples *set, double value)
 	set->sorted = false;
 }
 
-static int ascending(const void *a, const void *b)
-{
-	double x = *(const double *)a, y = *(const double *)b;
-
-	return (x > y) - (x < y);
-}
-
 double kvb_samples_percentile(struct kvb_samples *set, double p)
 {
 	double rank, part;
@@ -33,7 +27,7 @@ double kvb_samples_percentile(struct kvb_samples *set, double p)
 	if (set->count == 0)
 		return 0;
 	if (!set->sorted)
-		qsort(set->values, set->count, sizeof(*set->values), ascending);
+		qsort(set->values, set->count, sizeof(*set->values), kvb_by_value);
 	set->sorted = true;
 	rank = (double)(set->count - 1) * p / 100;
 	low = (size_t)rank;

@@ -26,6 +26,7 @@
 #include <time.h>
 
 #include "admission/gate.h"
+#include "bench/timing.h"
 
 #define TURN_NS      INT64_C(2000000)  /* time between two turns of the gate, as in the proxy */
 #define PROGRAMS_NS  INT64_C(10000000) /* time between two turns of the programs */
@@ -94,14 +95,6 @@ struct bench {
 	int64_t cpu_ns;        /* time of the measured part */
 	int64_t part_ns[PARTS];
 };
-
-static int64_t read_clock(clockid_t id)
-{
-	struct timespec t;
-
-	clock_gettime(id, &t);
-	return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
-}
 
 static uint64_t mix(uint64_t x)
 {
@@ -392,16 +385,16 @@ static void step(struct bench *b)
 
 	b->now_ns += TURN_NS;
 	prepare(b);
-	at_ns = read_clock(CLOCK_MONOTONIC);
-	cpu_ns = read_clock(CLOCK_THREAD_CPUTIME_ID);
+	at_ns = kvb_read_ns(CLOCK_MONOTONIC);
+	cpu_ns = kvb_read_ns(CLOCK_THREAD_CPUTIME_ID);
 	for (size_t i = 0; i < PARTS; i++) {
 		int64_t was_ns = at_ns;
 
 		parts[order[i]](b);
-		at_ns = read_clock(CLOCK_MONOTONIC);
+		at_ns = kvb_read_ns(CLOCK_MONOTONIC);
 		b->part_ns[order[i]] += at_ns - was_ns;
 	}
-	b->cpu_ns += read_clock(CLOCK_THREAD_CPUTIME_ID) - cpu_ns;
+	b->cpu_ns += kvb_read_ns(CLOCK_THREAD_CPUTIME_ID) - cpu_ns;
 	for (struct request *r = b->done; r != NULL; r = next) {
 		next = r->next;
 		give_back(b, r);
@@ -446,9 +439,9 @@ static double idle_turn_us(struct bench *b)
 		int64_t cpu_ns = 0;
 
 		b->now_ns += TURN_NS;
-		cpu_ns = read_clock(CLOCK_THREAD_CPUTIME_ID);
+		cpu_ns = kvb_read_ns(CLOCK_THREAD_CPUTIME_ID);
 		turn(b);
-		spent_ns += read_clock(CLOCK_THREAD_CPUTIME_ID) - cpu_ns;
+		spent_ns += kvb_read_ns(CLOCK_THREAD_CPUTIME_ID) - cpu_ns;
 	}
 	free(leases);
 	return (double)spent_ns / 1e3 / IDLE_TURNS;
@@ -464,8 +457,8 @@ static void run_round(const struct shape *shape, double rate, double seconds, do
 	bench_init(&b, shape, rate);
 	/* Runs until the admission's windows are full: half a minute of its time, or a part of
 	 * the round. */
-	for (int64_t end = read_clock(CLOCK_MONOTONIC) + (int64_t)(seconds * 5e8);
-		b.now_ns < INT64_C(60000000000) && read_clock(CLOCK_MONOTONIC) < end;)
+	for (int64_t end = kvb_read_ns(CLOCK_MONOTONIC) + (int64_t)(seconds * 5e8);
+		b.now_ns < INT64_C(60000000000) && kvb_read_ns(CLOCK_MONOTONIC) < end;)
 		step(&b);
 	forget(&b);
 	while (b.cpu_ns < (int64_t)(seconds * 1e9)) {
@@ -484,14 +477,6 @@ static void run_round(const struct shape *shape, double rate, double seconds, do
 	bench_finish(&b);
 }
 
-static int by_value(const void *a, const void *b)
-{
-	double x = *(const double *)a;
-	double y = *(const double *)b;
-
-	return (x > y) - (x < y);
-}
-
 static void run_shape(const struct shape *shape, double rate, double seconds, unsigned rounds)
 {
 	static double values[MAX_ROUNDS][FIGURES];
@@ -503,7 +488,7 @@ static void run_shape(const struct shape *shape, double rate, double seconds, un
 	for (unsigned f = 0; f < FIGURES; f++) {
 		for (unsigned r = 0; r < rounds; r++)
 			column[r] = values[r][f];
-		qsort(column, rounds, sizeof(column[0]), by_value);
+		qsort(column, rounds, sizeof(column[0]), kvb_by_value);
 		medians[f] = (column[(rounds - 1) / 2] + column[rounds / 2]) / 2;
 		printf("{\"bench\":\"pick\",\"metric\":\"%s\",\"value\":%.5g,\"unit\":\"%s\","
 		       "\"workers\":%u,\"waiting\":%u,\"rate\":%.6g}\n",

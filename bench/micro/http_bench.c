@@ -11,6 +11,7 @@
 #include <time.h>
 
 #include "http/body.h"
+#include "bench/timing.h"
 #include "http/head.h"
 #include "http/write.h"
 
@@ -119,30 +120,18 @@ static void run_chunks(struct work *w)
 	w->sum += used;
 }
 
-static int compare(const void *a, const void *b)
-{
-	double x = *(const double *)a, y = *(const double *)b;
-
-	return (x > y) - (x < y);
-}
-
 static void measure(const char *name, struct work *w, void (*run)(struct work *))
 {
 	double ns[ROUNDS];
 
 	for (int round = 0; round < ROUNDS; round++) {
-		struct timespec from, to;
+		double from = kvb_cpu_seconds();
 
-		clock_gettime(CLOCK_THREAD_CPUTIME_ID, &from);
 		for (int i = 0; i < CALLS; i++)
 			run(w);
-		clock_gettime(CLOCK_THREAD_CPUTIME_ID, &to);
-		ns[round] = ((double)(to.tv_sec - from.tv_sec) * 1e9 +
-				    (double)(to.tv_nsec - from.tv_nsec)) /
-			    CALLS;
+		ns[round] = (kvb_cpu_seconds() - from) * 1e9 / CALLS;
 	}
-	qsort(ns, ROUNDS, sizeof(ns[0]), compare);
-	printf("%-24s %7.1f\n", name, ns[ROUNDS / 2]);
+	printf("%-24s %7.1f\n", name, kvb_median(ns, ROUNDS));
 }
 
 static void make_chunks(struct work *w, unsigned count)

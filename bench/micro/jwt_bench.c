@@ -12,6 +12,7 @@
 
 #include "auth/jwt.h"
 #include "auth/jwt_cache.h"
+#include "bench/timing.h"
 #include "tests/unit/router/auth/jwt_make.h"
 
 #define ROUNDS  15
@@ -33,25 +34,9 @@ static const struct kvw_config config = {
 	.auth_jwt_limits_claim = limits,
 };
 
-static double used_s(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-	return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
-
-static int by_value(const void *a, const void *b)
-{
-	const double *one = a, *two = b;
-
-	return *one < *two ? -1 : *one > *two;
-}
-
 static void print_median(const char *name, double rounds[ROUNDS], double looks)
 {
-	qsort(rounds, ROUNDS, sizeof(rounds[0]), by_value);
-	printf("%s %.0f\n", name, rounds[ROUNDS / 2] / looks * 1e9);
+	printf("%s %.0f\n", name, kvb_median(rounds, ROUNDS) / looks * 1e9);
 }
 
 static struct kvw_jwks *set_of(EVP_PKEY *pkey)
@@ -88,7 +73,7 @@ static void bench_algorithm(EVP_PKEY *pkey, const char *alg, const char *name)
 
 	make_tokens(pkey, alg, tokens);
 	for (int round = 0; round < ROUNDS; round++) {
-		double start = used_s();
+		double start = kvb_cpu_seconds();
 
 		for (int i = 0; i < TOKENS; i++) {
 			struct kvw_client_key *key;
@@ -98,7 +83,7 @@ static void bench_algorithm(EVP_PKEY *pkey, const char *alg, const char *name)
 			MAKE_MUST(kvw_jwt_verify(&config, jwks, kvw_slice_of(tokens[i]), NOW, &key) == KVW_JWT_GOOD);
 			kvw_client_keys_free(key, 1);
 		}
-		rounds[round] = used_s() - start;
+		rounds[round] = kvb_cpu_seconds() - start;
 	}
 	print_median(name, rounds, TOKENS);
 	for (int i = 0; i < TOKENS; i++)
@@ -117,7 +102,7 @@ static void bench_memory(void)
 	MAKE_MUST(kvw_jwt_cache_create(8192, &cache) == KVW_OK);
 	make_tokens(pkey, "ES256", tokens);
 	for (int round = 0; round < ROUNDS; round++) {
-		double start = used_s();
+		double start = kvb_cpu_seconds();
 
 		for (int i = 0; i < LOOKS; i++) {
 			const char *token = tokens[i % TOKENS];
@@ -135,7 +120,7 @@ static void bench_memory(void)
 			}
 			kvw_keyring_unref(ring);
 		}
-		rounds[round] = used_s() - start;
+		rounds[round] = kvb_cpu_seconds() - start;
 	}
 	print_median("remembered_ns", rounds, LOOKS);
 	for (int i = 0; i < TOKENS; i++)

@@ -12,29 +12,14 @@
 #include <time.h>
 
 #include "auth/keys_file.h"
+#include "bench/timing.h"
 
 #define ROUNDS 15
 #define LOOKS  200000
 
-static double used_s(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-	return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
-
-static int by_value(const void *a, const void *b)
-{
-	const double *one = a, *two = b;
-
-	return *one < *two ? -1 : *one > *two;
-}
-
 static void print_median(const char *name, double rounds[ROUNDS])
 {
-	qsort(rounds, ROUNDS, sizeof(rounds[0]), by_value);
-	printf("%s %.1f\n", name, rounds[ROUNDS / 2] / LOOKS * 1e9);
+	printf("%s %.1f\n", name, kvb_median(rounds, ROUNDS) / LOOKS * 1e9);
 }
 
 static void key_text(char text[64], size_t i)
@@ -69,27 +54,27 @@ int main(int argc, char **argv)
 	struct kvw_keyring *ring = NULL;
 	char *file = make_file(count, &len), text[64];
 
-	start = used_s();
+	start = kvb_cpu_seconds();
 	if (digests == NULL || kvw_keys_file_parse("keys", file, len, stderr, &ring) != KVW_OK)
 		return 1;
-	printf("read_s %.2f\n", used_s() - start);
+	printf("read_s %.2f\n", kvb_cpu_seconds() - start);
 	srand(1);
 	for (size_t round = 0; round < ROUNDS; round++) {
 		key_text(text, round);
-		start = used_s();
+		start = kvb_cpu_seconds();
 		for (size_t i = 0; i < LOOKS; i++) {
 			text[20] = (char)('0' + i % 10);
 			kvw_key_digest(kvw_slice_of(text), &digests[i]);
 		}
-		hash[round] = used_s() - start;
+		hash[round] = kvb_cpu_seconds() - start;
 		for (size_t i = 0; i < LOOKS; i++) {
 			key_text(text, (size_t)rand() % (2 * count));
 			kvw_key_digest(kvw_slice_of(text), &digests[i]);
 		}
-		start = used_s();
+		start = kvb_cpu_seconds();
 		for (size_t i = 0; i < LOOKS; i++)
 			found += kvw_keyring_find(ring, &digests[i]) != NULL;
-		find[round] = used_s() - start;
+		find[round] = kvb_cpu_seconds() - start;
 	}
 	print_median("hash_ns", hash);
 	print_median("find_ns", find);

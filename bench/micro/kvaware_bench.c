@@ -22,6 +22,7 @@
 #include <unistd.h>
 
 #include "routing/kvindex.h"
+#include "bench/timing.h"
 #include "kvway/route.h"
 
 #define WORKERS     64
@@ -73,14 +74,6 @@ struct figures {
 	double rate[FIGURES][MAX_ROUNDS]; /* decisions per second of pick's own time */
 	double events[MAX_ROUNDS];        /* block events per second */
 };
-
-static int64_t clock_ns(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return ts.tv_sec * INT64_C(1000000000) + ts.tv_nsec;
-}
 
 static uint64_t mix(uint64_t x)
 {
@@ -135,7 +128,7 @@ static uint64_t turn_over(struct bench *bench)
 static void *feed(void *arg)
 {
 	struct bench *bench = arg;
-	int64_t begin = clock_ns();
+	int64_t begin = kvb_read_ns(CLOCK_MONOTONIC);
 	uint64_t due = 0;
 	uint32_t purged[1];
 
@@ -186,14 +179,6 @@ static void make_prompt(struct bench *bench, struct prompt *p)
 		.exact = &p->chain};
 }
 
-static int by_time(const void *a, const void *b)
-{
-	uint32_t x = *(const uint32_t *)a;
-	uint32_t y = *(const uint32_t *)b;
-
-	return (x > y) - (x < y);
-}
-
 /* Makes decisions for a while and samples their times; returns the number of samples. */
 static size_t decide(
 	struct bench *bench, struct kvw_strategy *strategy, double seconds, uint32_t *samples_ns)
@@ -202,19 +187,19 @@ static size_t decide(
 	static struct kvw_lease leases[IN_FLIGHT];
 	static struct kvw_decision decisions[IN_FLIGHT];
 	const struct kvw_outcome outcome = {.status = 200, .completed = true};
-	int64_t end_ns = clock_ns() + (int64_t)(seconds * 1e9);
+	int64_t end_ns = kvb_read_ns(CLOCK_MONOTONIC) + (int64_t)(seconds * 1e9);
 	size_t count = 0;
 
-	for (; count < SAMPLES && clock_ns() < end_ns; count++) {
+	for (; count < SAMPLES && kvb_read_ns(CLOCK_MONOTONIC) < end_ns; count++) {
 		struct kvw_decision *d = &decisions[count % IN_FLIGHT];
 		struct kvw_lease *lease = &leases[count % IN_FLIGHT];
 		int64_t begin = 0;
 
 		make_prompt(bench, &prompt);
-		begin = clock_ns();
+		begin = kvb_read_ns(CLOCK_MONOTONIC);
 		if (strategy->ops->pick(strategy, &prompt.request, &bench->set, begin, d) != KVW_OK)
 			abort();
-		samples_ns[count] = (uint32_t)(clock_ns() - begin);
+		samples_ns[count] = (uint32_t)(kvb_read_ns(CLOCK_MONOTONIC) - begin);
 		bench->hit_tokens += d->exact ? d->hit_tokens[KVW_TIER_DEVICE] : 0;
 		bench->picked += d->exact;
 		kvw_lease_release(lease, begin);
@@ -230,7 +215,7 @@ static void measure(struct bench *bench, enum figure what, unsigned round, doubl
 	uint32_t *samples_ns, struct figures *figures)
 {
 	struct kvw_strategy *strategy = bench->strategies[what != PREFIXAWARE];
-	int64_t begin = clock_ns();
+	int64_t begin = kvb_read_ns(CLOCK_MONOTONIC);
 	double sum = 0;
 	size_t count = 0;
 	pthread_t thread;
@@ -243,11 +228,11 @@ static void measure(struct bench *bench, enum figure what, unsigned round, doubl
 		atomic_store(&bench->over, true);
 		pthread_join(thread, NULL);
 		figures->events[round] =
-			(double)bench->applied * 1e9 / (double)(clock_ns() - begin);
+			(double)bench->applied * 1e9 / (double)(kvb_read_ns(CLOCK_MONOTONIC) - begin);
 	}
 	for (size_t i = 0; i < count; i++)
 		sum += samples_ns[i];
-	qsort(samples_ns, count, sizeof(*samples_ns), by_time);
+	qsort(samples_ns, count, sizeof(*samples_ns), kvb_by_u32);
 	figures->p50_us[what][round] = samples_ns[count / 2] / 1e3;
 	figures->p99_us[what][round] = samples_ns[count * 99 / 100] / 1e3;
 	figures->rate[what][round] = (double)count * 1e9 / sum;
@@ -255,21 +240,12 @@ static void measure(struct bench *bench, enum figure what, unsigned round, doubl
 
 /* --- reporting --- */
 
-static int by_value(const void *a, const void *b)
-{
-	double x = *(const double *)a;
-	double y = *(const double *)b;
-
-	return (x > y) - (x < y);
-}
-
 static double median(const double *values, unsigned count)
 {
 	double sorted[MAX_ROUNDS];
 
 	memcpy(sorted, values, count * sizeof(*values));
-	qsort(sorted, count, sizeof(*sorted), by_value);
-	return sorted[count / 2];
+	return kvb_median(sorted, count);
 }
 
 /* Returns the median over the rounds of the ratios within a round. */

@@ -25,6 +25,7 @@
 #include <unistd.h>
 
 #include "routing/kvindex.h"
+#include "bench/timing.h"
 
 #define WORKERS    64
 #define CHAIN      64 /* blocks */
@@ -49,14 +50,6 @@ struct bench {
 };
 
 enum figure { EVENTS, REPEATS, MATCHES, MATCHES_WHILE_WRITING, MATCHED, FIGURES };
-
-static double now_s(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (double)ts.tv_sec + (double)ts.tv_nsec / 1e9;
-}
 
 static uint64_t mix(uint64_t x)
 {
@@ -133,14 +126,14 @@ static uint64_t match(struct bench *bench)
 
 static double rate(struct bench *bench, uint64_t (*run)(struct bench *), double seconds)
 {
-	double start = now_s();
+	double start = kvb_seconds();
 	double taken = 0;
 	uint64_t done = 0;
 
 	while (taken < seconds) {
 		for (unsigned i = 0; i < BATCH; i++)
 			done += run(bench);
-		taken = now_s() - start;
+		taken = kvb_seconds() - start;
 	}
 	return (double)done / taken;
 }
@@ -204,20 +197,6 @@ static double matched(struct bench *bench)
 
 /* --- reporting --- */
 
-static int by_value(const void *a, const void *b)
-{
-	double x = *(const double *)a;
-	double y = *(const double *)b;
-
-	return (x > y) - (x < y);
-}
-
-static double median(double *values, unsigned count)
-{
-	qsort(values, count, sizeof(*values), by_value);
-	return values[count / 2];
-}
-
 static void print(const struct bench *bench, const char *metric, double value, const char *unit)
 {
 	struct kvw_kvindex_stats stats;
@@ -246,7 +225,7 @@ static void tell(const struct bench *bench, double values[FIGURES][MAX_ROUNDS], 
 	double middle[FIGURES];
 
 	for (int i = 0; i < FIGURES; i++) {
-		middle[i] = median(values[i], rounds);
+		middle[i] = kvb_median(values[i], rounds);
 		if (middle[i] > 0)
 			print(bench, names[i], middle[i], units[i]);
 	}

@@ -15,6 +15,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "bench/timing.h"
 #include "routing/prefixaware.h"
 #include "routing/radix_node.h"
 
@@ -23,22 +24,14 @@
 #define NODE_BYTES    296 /* bytes of a node, its share of the table included */
 #define CROWDED_BYTES 366 /* the same, if some nodes have more holders than a slot has room for */
 
-static int64_t read_clock(clockid_t id)
-{
-	struct timespec t;
-
-	clock_gettime(id, &t);
-	return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
-}
-
 int64_t kvb_clock_ns(void)
 {
-	return read_clock(CLOCK_MONOTONIC);
+	return kvb_read_ns(CLOCK_MONOTONIC);
 }
 
 int64_t kvb_cpu_ns(void)
 {
-	return read_clock(CLOCK_THREAD_CPUTIME_ID);
+	return kvb_read_ns(CLOCK_THREAD_CPUTIME_ID);
 }
 
 static uint64_t mix(uint64_t x)

@@ -14,6 +14,7 @@
 #include <time.h>
 
 #include "fragments/rope.h"
+#include "bench/timing.h"
 
 #define CHUNK  ((size_t)4 << 20)
 #define CHUNKS ((size_t)32) /* on each side: 128 MiB */
@@ -39,27 +40,6 @@ static const struct kind kinds[] = {
 	{"bf16", "pairs, half of a head", KVT_ROPE_BF16, 2, GLM},
 	{"bf16", "latent keys", KVT_ROPE_BF16, 2, DEEPSEEK},
 };
-
-static double used_s(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-	return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
-
-static int by_value(const void *a, const void *b)
-{
-	const double *one = a, *two = b;
-
-	return *one < *two ? -1 : *one > *two;
-}
-
-static double median(double *values, int n)
-{
-	qsort(values, (size_t)n, sizeof(*values), by_value);
-	return values[n / 2];
-}
 
 /* Bytes that are computed with like any keys: numbers of ordinary size. */
 static void fill(char *to, const struct kind *kind)
@@ -93,23 +73,23 @@ static void measure(const struct kind *kind, char *from, char *to, int rounds)
 	fill(from, kind);
 	memset(to, 1, CHUNK * CHUNKS); /* touches every page before the first round */
 	for (int r = 0; r < rounds; r++) {
-		double start = used_s();
+		double start = kvb_cpu_seconds();
 
 		for (size_t c = 0; c < CHUNKS; c++)
 			kvt_rope_move(&turn, kind->as, to + c * CHUNK, from + c * CHUNK, CHUNK / kind->bytes / rope.head);
-		ours[r] = CHUNK * CHUNKS / (used_s() - start);
-		start = used_s();
+		ours[r] = CHUNK * CHUNKS / (kvb_cpu_seconds() - start);
+		start = kvb_cpu_seconds();
 		for (size_t c = 0; c < CHUNKS; c++)
 			memcpy(to + c * CHUNK, from + c * CHUNK, CHUNK);
-		theirs[r] = CHUNK * CHUNKS / (used_s() - start);
+		theirs[r] = CHUNK * CHUNKS / (kvb_cpu_seconds() - start);
 		ratios[r] = ours[r] / theirs[r];
 	}
-	fprintf(stderr, "%-6s %-22s %8.2f GB/s %8.2f GB/s   %.2f", kind->values, kind->layout, median(ours, rounds) / 1e9,
-		median(theirs, rounds) / 1e9, median(ratios, rounds));
+	fprintf(stderr, "%-6s %-22s %8.2f GB/s %8.2f GB/s   %.2f", kind->values, kind->layout, kvb_median(ours, rounds) / 1e9,
+		kvb_median(theirs, rounds) / 1e9, kvb_median(ratios, rounds));
 	fprintf(stderr, " (%.2f to %.2f)\n", ratios[0], ratios[rounds - 1]);
 	printf("{\"bench\":\"fragments\",\"metric\":\"rotate_bytes_per_second\",\"value\":%.0f,\"unit\":\"B/s\",\"peer\":\"memcpy\","
 	       "\"ratio\":%.3f,\"low\":%.3f,\"high\":%.3f,\"values\":\"%s\",\"layout\":\"%s\",\"rounds\":%d}\n",
-		median(ours, rounds), median(ratios, rounds), ratios[0], ratios[rounds - 1], kind->values, kind->layout, rounds);
+		kvb_median(ours, rounds), kvb_median(ratios, rounds), ratios[0], ratios[rounds - 1], kind->values, kind->layout, rounds);
 	fflush(stdout);
 }
 

@@ -23,6 +23,7 @@
 
 #include "bench/micro/chase.h"
 #include "bench/micro/pick_load.h"
+#include "bench/timing.h"
 
 #define MAX_ROUNDS  99
 #define WARM_UP_S   8
@@ -59,22 +60,6 @@ struct chaser {
 	uint64_t done;
 	int64_t busy_ns;
 };
-
-static int by_value(const void *a, const void *b)
-{
-	double x = *(const double *)a;
-	double y = *(const double *)b;
-
-	return (x > y) - (x < y);
-}
-
-static int by_time(const void *a, const void *b)
-{
-	uint32_t x = *(const uint32_t *)a;
-	uint32_t y = *(const uint32_t *)b;
-
-	return (x > y) - (x < y);
-}
 
 /* The work of threads, and the CPU time that it took. */
 struct work {
@@ -140,7 +125,7 @@ static void sum_up(struct kvb_pick_thread *thread, double *p50_us, double *p99_u
 	*p50_us = *p99_us = 0;
 	if (count == 0)
 		return;
-	qsort(thread->samples_ns, count, sizeof(uint32_t), by_time);
+	qsort(thread->samples_ns, count, sizeof(uint32_t), kvb_by_u32);
 	*p50_us = thread->samples_ns[count / 2] / 1e3;
 	*p99_us = thread->samples_ns[count * 99 / 100] / 1e3;
 }
@@ -300,7 +285,7 @@ static double median(const struct results *results, enum figure figure)
 	unsigned count = results->rounds;
 
 	memcpy(values, results->values[figure], sizeof(values));
-	qsort(values, count, sizeof(values[0]), by_value);
+	qsort(values, count, sizeof(values[0]), kvb_by_value);
 	return count % 2 == 1 ? values[count / 2] : (values[count / 2 - 1] + values[count / 2]) / 2;
 }
 

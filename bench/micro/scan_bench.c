@@ -22,6 +22,7 @@
 #include <time.h>
 
 #include "openai/scan.h"
+#include "bench/timing.h"
 
 #define PIECE      ((size_t)16 << 10)
 #define MAX_ROUNDS 99
@@ -180,14 +181,6 @@ static void make(struct body *body, const char *name, size_t size)
 	add(body, "\"}]}");
 }
 
-static double now_s(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
-
 static void scan_once(struct kvw_scan *scan, const struct body *body)
 {
 	struct kvw_route_request out;
@@ -213,19 +206,6 @@ static void parse_once(const struct body *body)
 	json_decref(json);
 }
 
-static int compare(const void *a, const void *b)
-{
-	double x = *(const double *)a, y = *(const double *)b;
-
-	return x < y ? -1 : x > y;
-}
-
-static double median(double *values, int count)
-{
-	qsort(values, (size_t)count, sizeof(*values), compare);
-	return values[count / 2];
-}
-
 static void measure(struct kvw_scan *scan, const char *name, size_t size, int rounds, int repeat)
 {
 	double ours[MAX_ROUNDS], peers[MAX_ROUNDS], our_rate, peer_rate;
@@ -233,20 +213,20 @@ static void measure(struct kvw_scan *scan, const char *name, size_t size, int ro
 
 	make(&body, name, size);
 	for (int round = -1; round < rounds; round++) { /* the first pass is not counted */
-		double start = now_s(), middle;
+		double start = kvb_seconds(), middle;
 
 		for (int i = 0; i < repeat * 20; i++)
 			scan_once(scan, &body);
-		middle = now_s();
+		middle = kvb_seconds();
 		for (int i = 0; i < repeat; i++)
 			parse_once(&body);
 		if (round < 0)
 			continue;
 		ours[round] = (double)body.len * repeat * 20 / (middle - start);
-		peers[round] = (double)body.len * repeat / (now_s() - middle);
+		peers[round] = (double)body.len * repeat / (kvb_seconds() - middle);
 	}
-	our_rate = median(ours, rounds);
-	peer_rate = median(peers, rounds);
+	our_rate = kvb_median(ours, (size_t)rounds);
+	peer_rate = kvb_median(peers, (size_t)rounds);
 	printf("{\"bench\":\"scan\",\"metric\":\"bytes_per_second\",\"body\":\"%s\",\"body_kb\":%"
 	       "zu,"
 	       "\"value\":%.0f,\"unit\":\"B/s\",\"peer\":\"jansson\",\"ratio\":%.2f}\n",

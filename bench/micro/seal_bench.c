@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "protect/seal.h"
+#include "bench/timing.h"
 
 #define ROUNDS      25
 #define ROUND_BYTES (64u << 20)
@@ -34,14 +35,6 @@ static void die(const char *what)
 {
 	fprintf(stderr, "seal_bench: %s\n", what);
 	exit(1);
-}
-
-static double used_s(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-	return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
 
 static void seal_ours(struct work *w)
@@ -83,20 +76,13 @@ static void open_peer(struct work *w)
 	run_peer(w, 0);
 }
 
-static int by_value(const void *a, const void *b)
-{
-	double x = *(const double *)a, y = *(const double *)b;
-
-	return (x > y) - (x < y);
-}
-
 static double rate(struct work *w, void (*run)(struct work *w))
 {
-	double begun = used_s();
+	double begun = kvb_cpu_seconds();
 
 	for (uint64_t i = 0; i < w->count; i++)
 		run(w);
-	return (double)(w->count * w->place.bytes) / (used_s() - begun) / 1e9;
+	return (double)(w->count * w->place.bytes) / (kvb_cpu_seconds() - begun) / 1e9;
 }
 
 static void compare(struct work *w, const char *name, void (*ours)(struct work *w),
@@ -110,10 +96,8 @@ static void compare(struct work *w, const char *name, void (*ours)(struct work *
 		other[i] = rate(w, peer);
 		ratio[i] = own[i] / other[i];
 	}
-	qsort(own, ROUNDS, sizeof(double), by_value);
-	qsort(other, ROUNDS, sizeof(double), by_value);
-	qsort(ratio, ROUNDS, sizeof(double), by_value);
-	printf("%s %.2f %.2f %.3f\n", name, own[ROUNDS / 2], other[ROUNDS / 2], ratio[ROUNDS / 2]);
+	printf("%s %.2f %.2f %.3f\n", name, kvb_median(own, ROUNDS), kvb_median(other, ROUNDS),
+		kvb_median(ratio, ROUNDS));
 }
 
 static struct kvt_sealer *make_sealer(const struct kvt_surroundings *s)

@@ -23,6 +23,7 @@
 #include <unistd.h>
 
 #include "routing/radix_keep.h"
+#include "bench/timing.h"
 #include "state/format.h"
 #include "state/state.h"
 
@@ -48,14 +49,6 @@ struct keeper {
 	uint64_t paused_at;
 };
 
-static int64_t clock_now(clockid_t which)
-{
-	struct timespec t;
-
-	clock_gettime(which, &t);
-	return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
-}
-
 static void die(const char *what)
 {
 	fprintf(stderr, "state_bench: %s: %s\n", what, strerror(errno));
@@ -79,7 +72,7 @@ static void ask(struct asker *asker, uint64_t id, bool reach)
 {
 	struct kvw_chunk chunks[CHUNKS];
 	const struct kvw_radix_use use = {.worker = (uint32_t)(mix(id) % WORKERS), .capacity_tokens = UNLIMITED,
-		.tokens_per_unit = 1, .now_ns = clock_now(CLOCK_MONOTONIC)};
+		.tokens_per_unit = 1, .now_ns = kvb_read_ns(CLOCK_MONOTONIC)};
 
 	make_prompt(id, chunks);
 	kvw_radix_find(asker->tree, chunks, CHUNKS, &asker->path);
@@ -97,20 +90,13 @@ static void *ask_all(void *arg)
 	asker->count = 0;
 	for (uint64_t turn = 0; !atomic_load(&asker->stop) && asker->count < SAMPLES; turn++) {
 		uint64_t id = turn % 10 == 0 ? asker->next++ : mix(turn + asker->next) % asker->known;
-		int64_t begun_ns = clock_now(CLOCK_MONOTONIC);
+		int64_t begun_ns = kvb_read_ns(CLOCK_MONOTONIC);
 
 		ask(asker, id, true);
-		asker->took_ns[asker->count++] = (uint32_t)(clock_now(CLOCK_MONOTONIC) - begun_ns);
+		asker->took_ns[asker->count++] = (uint32_t)(kvb_read_ns(CLOCK_MONOTONIC) - begun_ns);
 		nanosleep(&pause, NULL);
 	}
 	return NULL;
-}
-
-static int compare(const void *a, const void *b)
-{
-	uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
-
-	return (x > y) - (x < y);
 }
 
 static double quantile_us(const struct asker *asker, double share)
@@ -122,7 +108,7 @@ static double quantile_us(const struct asker *asker, double share)
 
 static void print_times(struct asker *asker, const char *when)
 {
-	qsort(asker->took_ns, asker->count, sizeof(asker->took_ns[0]), compare);
+	qsort(asker->took_ns, asker->count, sizeof(asker->took_ns[0]), kvb_by_u32);
 	printf("\"%s\":{\"requests\":%zu,\"p50_us\":%.1f,\"p99_us\":%.1f,\"p999_us\":%.1f,\"max_us\":%.1f}", when,
 		asker->count, quantile_us(asker, 0.5), quantile_us(asker, 0.99), quantile_us(asker, 0.999),
 		quantile_us(asker, 1));
@@ -161,7 +147,7 @@ static void put_workers(struct keeper *keeper)
 static uint64_t write_snapshot(struct kvw_radix *tree, int fd)
 {
 	struct keeper *keeper = calloc(1, sizeof(*keeper));
-	const struct kvw_keep_out out = {.put = put, .arg = keeper, .now_ns = clock_now(CLOCK_MONOTONIC)};
+	const struct kvw_keep_out out = {.put = put, .arg = keeper, .now_ns = kvb_read_ns(CLOCK_MONOTONIC)};
 	uint64_t bytes;
 
 	if (keeper == NULL || kvw_state_write_begin(&keeper->writer, fd, MOST, 1, 1) != KVW_OK)
@@ -186,7 +172,7 @@ static uint64_t nodes_of(struct kvw_radix *tree)
 static void recall(struct kvw_radix *tree, struct kvw_state_reader *reader, int fd)
 {
 	uint32_t workers[KVW_MAX_WORKERS];
-	const struct kvw_keep_in in = {.workers = workers, .now_ns = clock_now(CLOCK_MONOTONIC)};
+	const struct kvw_keep_in in = {.workers = workers, .now_ns = kvb_read_ns(CLOCK_MONOTONIC)};
 	struct kvw_radix_recall *going = NULL;
 	enum kvw_keep_kind kind;
 	const uint8_t *record;
@@ -241,11 +227,11 @@ static void measure_snapshot(struct asker *asker, int fd)
 	atomic_store(&asker->stop, false);
 	if (pthread_create(&thread, NULL, ask_all, asker) != 0)
 		die("thread");
-	begun_ns = clock_now(CLOCK_MONOTONIC);
-	cpu_ns = clock_now(CLOCK_THREAD_CPUTIME_ID);
+	begun_ns = kvb_read_ns(CLOCK_MONOTONIC);
+	cpu_ns = kvb_read_ns(CLOCK_THREAD_CPUTIME_ID);
 	bytes = write_snapshot(asker->tree, fd);
-	begun_ns = clock_now(CLOCK_MONOTONIC) - begun_ns;
-	cpu_ns = clock_now(CLOCK_THREAD_CPUTIME_ID) - cpu_ns;
+	begun_ns = kvb_read_ns(CLOCK_MONOTONIC) - begun_ns;
+	cpu_ns = kvb_read_ns(CLOCK_THREAD_CPUTIME_ID) - cpu_ns;
 	atomic_store(&asker->stop, true);
 	pthread_join(thread, NULL);
 	printf(",\"write_s\":%.2f,\"write_cpu_s\":%.2f,\"bytes\":%llu,", (double)begun_ns / 1e9, (double)cpu_ns / 1e9,
@@ -263,13 +249,13 @@ static void measure_recall(struct asker *asker, uint64_t nodes, int fd)
 		die("memory");
 	kvw_radix_destroy(asker->tree);
 	asker->tree = make_tree(nodes);
-	begun_ns = clock_now(CLOCK_MONOTONIC);
+	begun_ns = kvb_read_ns(CLOCK_MONOTONIC);
 	if (lseek(fd, 0, SEEK_SET) != 0 || kvw_state_read_all(reader, fd, MOST) != KVW_OK)
 		die("checking");
-	checked_ns = clock_now(CLOCK_MONOTONIC);
+	checked_ns = kvb_read_ns(CLOCK_MONOTONIC);
 	recall(asker->tree, reader, fd);
 	printf(",\"check_s\":%.2f,\"recall_s\":%.2f,\"nodes\":%llu,\"nodes_recalled\":%llu}\n",
-		(double)(checked_ns - begun_ns) / 1e9, (double)(clock_now(CLOCK_MONOTONIC) - checked_ns) / 1e9,
+		(double)(checked_ns - begun_ns) / 1e9, (double)(kvb_read_ns(CLOCK_MONOTONIC) - checked_ns) / 1e9,
 		(unsigned long long)known, (unsigned long long)nodes_of(asker->tree));
 	free(reader);
 }

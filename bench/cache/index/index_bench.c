@@ -16,6 +16,7 @@
 #include <time.h>
 
 #include "index/cache_index.h"
+#include "bench/timing.h"
 
 #define CHAIN       1000
 #define TURNS       800
@@ -74,19 +75,6 @@ static void ignore_gone(
 	void *self, uint32_t entry, const struct kvt_key *key, const struct kvt_entry_info *info)
 {
 	(void)self, (void)entry, (void)key, (void)info;
-}
-
-static int by_value(const void *a, const void *b)
-{
-	const double x = *(const double *)a, y = *(const double *)b;
-
-	return (x > y) - (x < y);
-}
-
-static double median(double *values, uint32_t n)
-{
-	qsort(values, n, sizeof(*values), by_value);
-	return values[n / 2];
 }
 
 static void print(const char *figure, double value, const char *unit)
@@ -179,10 +167,10 @@ static void bench_match(struct bench *b)
 	(void)time_match(b, b->keys);
 	for (uint32_t i = 0; i < b->rounds; i++)
 		times[i] = time_match(b, b->keys);
-	print("match_1000_warm", median(times, b->rounds) / 1000, "us");
+	print("match_1000_warm", kvb_median(times, b->rounds) / 1000, "us");
 	for (uint32_t i = 0; i < b->rounds; i++)
 		times[i] = time_match(b, random_chain(b, &random));
-	print("match_1000_random", median(times, b->rounds) / 1000, "us");
+	print("match_1000_random", kvb_median(times, b->rounds) / 1000, "us");
 	free(times);
 }
 
@@ -229,9 +217,9 @@ static void bench_threads(struct bench *b)
 		ones[i] = rate(b, 1);
 		ratios[i] = rate(b, 2) / ones[i];
 	}
-	print("match_chunks_per_second", median(ones, 5), "1/s");
+	print("match_chunks_per_second", kvb_median(ones, 5), "1/s");
 	printf("{\"figure\": \"match_two_threads\", \"value\": %.2f, \"unit\": \"ratio\"}\n",
-		median(ratios, 5));
+		kvb_median(ratios, 5));
 }
 
 static void bench_hold(struct bench *b)
@@ -252,7 +240,7 @@ static void bench_hold(struct bench *b)
 			kvt_index_release(b->index, entries[j]);
 		times[i] = (double)(now_ns(NULL) - begun);
 	}
-	print("hold_release_1000_random", median(times, b->rounds) / 1000, "us");
+	print("hold_release_1000_random", kvb_median(times, b->rounds) / 1000, "us");
 	free(times);
 }
 

@@ -2,6 +2,7 @@
  * figures.c - what rounds measured, as JSON lines on standard output and a table on standard error.
  */
 #include "bench/cache/memory/figures.h"
+#include "bench/timing.h"
 
 #ifndef KVB_BENCH
 #define KVB_BENCH "cache" /* as bench/run.sh calls it */
@@ -12,35 +13,12 @@
 #include <string.h>
 #include <time.h>
 
-double kvb_seconds(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
-
-double kvb_cpu_seconds(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-	return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
-
 void kvb_series_add(struct kvb_series *s, double ours, double peer)
 {
 	if (s->rounds == KVB_MOST_ROUNDS)
 		return;
 	s->ours[s->rounds] = ours;
 	s->peer[s->rounds++] = peer;
-}
-
-static int compare(const void *a, const void *b)
-{
-	double x = *(const double *)a, y = *(const double *)b;
-
-	return x < y ? -1 : x > y;
 }
 
 /* The values of one figure, sorted. */
@@ -54,7 +32,7 @@ static struct sorted sort(const double *values, unsigned n)
 	struct sorted s = {.n = n};
 
 	memcpy(s.values, values, n * sizeof(*values));
-	qsort(s.values, n, sizeof(*values), compare);
+	qsort(s.values, n, sizeof(*values), kvb_by_value);
 	return s;
 }
 

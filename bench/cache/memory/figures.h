@@ -10,6 +10,8 @@
 
 #include <stdint.h>
 
+#include "bench/timing.h"
+
 #define KVB_MOST_ROUNDS 64
 
 /* One figure, with a value for each round. */
@@ -27,8 +29,5 @@ void kvb_series_print(const struct kvb_series *s, const char *metric, const char
 
 /* Prints a figure that is counted and not timed. */
 void kvb_figure_print(const char *metric, double value, const char *unit, const char *more);
-
-double kvb_seconds(void);     /* monotonic */
-double kvb_cpu_seconds(void); /* returns the processor time of this thread in seconds */
 
 #endif

@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "io/machine.h"
+#include "bench/timing.h"
 
 #define FILE_NAME "nvme-bench"
 
@@ -30,14 +31,6 @@ struct bench {
 	char *memory;
 	struct kvt_io_op *ops; /* one per place in memory */
 };
-
-static double now(clockid_t clock)
-{
-	struct timespec t;
-
-	clock_gettime(clock, &t);
-	return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
 
 static int fail(const struct bench *b, const char *what)
 {
@@ -132,7 +125,8 @@ static int run(struct bench *b)
 	struct kvt_io_options options = {.mode = b->mode, .depth = b->depth, .direct = true};
 	struct kvt_io_layer layer = kvt_io_machine();
 	const struct kvt_io_mode *mode;
-	double start, cpu, seconds;
+	double start, seconds;
+	int64_t cpu_ns;
 
 	if (!prepare_memory(b))
 		return fail(b, "memory");
@@ -144,17 +138,18 @@ static int run(struct bench *b)
 		return fail(b, b->folder);
 	if (!prepare_file(b))
 		return fail(b, "file");
-	start = now(CLOCK_MONOTONIC);
-	cpu = now(CLOCK_PROCESS_CPUTIME_ID);
+	start = kvb_seconds();
+	cpu_ns = kvb_read_ns(CLOCK_PROCESS_CPUTIME_ID);
 	if (!move(b) || (b->write && !sync_file(b)))
 		return fail(b, "moving data");
-	seconds = now(CLOCK_MONOTONIC) - start;
-	cpu = now(CLOCK_PROCESS_CPUTIME_ID) - cpu;
+	seconds = kvb_seconds() - start;
+	cpu_ns = kvb_read_ns(CLOCK_PROCESS_CPUTIME_ID) - cpu_ns;
 	mode = b->io->ops->mode(b->io);
 	(void)printf("{\"bytes\": %llu, \"seconds\": %.6f, \"bytes_per_second\": %.0f, "
 		"\"cpu_seconds\": %.6f, "
 		"\"mode\": \"%s\", \"direct\": %s, \"reason\": \"%s\"}\n",
-		(unsigned long long)b->bytes, seconds, (double)b->bytes / seconds, cpu, mode->name,
+		(unsigned long long)b->bytes, seconds, (double)b->bytes / seconds,
+		(double)cpu_ns * 1e-9, mode->name,
 		mode->direct ? "true" : "false", mode->reason);
 	return 0;
 }

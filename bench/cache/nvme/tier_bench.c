@@ -15,6 +15,7 @@
 #include <time.h>
 
 #include "tiers/tiers.h"
+#include "bench/timing.h"
 
 struct bench;
 
@@ -38,14 +39,6 @@ struct bench {
 	struct place *places;
 	bool flushed;
 };
-
-static double now(clockid_t clock)
-{
-	struct timespec t;
-
-	clock_gettime(clock, &t);
-	return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
 
 static void ask(struct place *place)
 {
@@ -166,15 +159,16 @@ static void move(struct bench *b)
 static int run(struct bench *b)
 {
 	struct kvt_tier_stats stats = {0};
-	double start, cpu, seconds;
+	double start, seconds;
+	int64_t cpu_ns;
 
 	if (!prepare(b) || !open_tier(b))
 		return 1;
-	start = now(CLOCK_MONOTONIC);
-	cpu = now(CLOCK_PROCESS_CPUTIME_ID);
+	start = kvb_seconds();
+	cpu_ns = kvb_read_ns(CLOCK_PROCESS_CPUTIME_ID);
 	move(b);
-	seconds = now(CLOCK_MONOTONIC) - start;
-	cpu = now(CLOCK_PROCESS_CPUTIME_ID) - cpu;
+	seconds = kvb_seconds() - start;
+	cpu_ns = kvb_read_ns(CLOCK_PROCESS_CPUTIME_ID) - cpu_ns;
 	if (b->failed > 0) {
 		(void)fprintf(stderr, "tier_bench: %u requests failed\n", b->failed);
 		return 1;
@@ -182,7 +176,8 @@ static int run(struct bench *b)
 	b->tier->ops->stats(b->tier, &stats);
 	(void)printf("{\"bytes\": %llu, \"seconds\": %.6f, \"bytes_per_second\": %.0f, "
 		"\"cpu_seconds\": %.6f, \"mode\": \"%s\", \"reason\": \"%s\"}\n",
-		(unsigned long long)b->bytes, seconds, (double)b->bytes / seconds, cpu, stats.mode,
+		(unsigned long long)b->bytes, seconds, (double)b->bytes / seconds,
+		(double)cpu_ns * 1e-9, stats.mode,
 		stats.reason);
 	return 0;
 }

@@ -24,6 +24,7 @@
 #include <unistd.h>
 
 #include "kvtier/kvtier.h"
+#include "bench/timing.h"
 
 #define MAX_CHUNKS 4096
 #define MAX_ROUNDS 15
@@ -59,14 +60,6 @@ struct bench {
 	int64_t times_ns[MAX_CHUNKS];
 	struct figures figures[OP_COUNT][MAX_ROUNDS];
 };
-
-static int64_t now_ns(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
-}
 
 static double cpu_seconds(void)
 {
@@ -186,7 +179,7 @@ static void measure(struct bench *b, struct kvt *k, enum op op, size_t round)
 	double cpu = cpu_seconds();
 
 	for (size_t i = 0; i < b->chunks; i++) {
-		int64_t begin = now_ns();
+		int64_t begin = kvb_read_ns(CLOCK_MONOTONIC);
 
 		if (op == OP_RAW_GET)
 			read_raw(b, i);
@@ -194,7 +187,7 @@ static void measure(struct bench *b, struct kvt *k, enum op op, size_t round)
 			get(k, i);
 		else
 			put(b, k, i, op);
-		b->times_ns[i] = now_ns() - begin;
+		b->times_ns[i] = kvb_read_ns(CLOCK_MONOTONIC) - begin;
 	}
 	f->cpu_seconds_per_gb =
 		(cpu_seconds() - cpu) / ((double)b->chunks * (double)b->bytes / 1e9);
