@@ -41,6 +41,20 @@ const char *kvb_finish_reason(const struct kvb_exchange *x)
 	return x->natural_end ? "stop" : "length";
 }
 
+void kvb_add_ids(struct kvb_exchange *x, bool wanted, const uint32_t *ids, size_t count)
+{
+	if (wanted)
+		kvb_buf_ids(&x->out, ids, count);
+	else
+		kvb_buf_text(&x->out, "null");
+}
+
+void kvb_send_done(struct kvb_exchange *x)
+{
+	kvb_buf_text(&x->out, "data: [DONE]\n\n");
+	kvb_exchange_event(x, false);
+}
+
 static void add_counts(struct kvb_exchange *x, uint32_t completion)
 {
 	uint32_t prompt = kvb_exchange_prompt_tokens(x);

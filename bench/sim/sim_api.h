@@ -16,6 +16,11 @@ void kvb_clip_default(struct kvb_exchange *x);
 
 const char *kvb_finish_reason(const struct kvb_exchange *x);
 
+/* Writes token ids, or null where they are not wanted. */
+void kvb_add_ids(struct kvb_exchange *x, bool wanted, const uint32_t *ids, size_t count);
+/* Sends the event that ends a stream. */
+void kvb_send_done(struct kvb_exchange *x);
+
 /* Writes "usage":{...} of a plain answer; `chat` adds created_cache_tokens. */
 void kvb_add_usage_plain(struct kvb_exchange *x, bool chat);
 /* Writes ,"usage":{...} of one event, for continuous_usage_stats. choice NULL: before its

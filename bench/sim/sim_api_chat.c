@@ -89,21 +89,14 @@ static void add_choice(struct kvb_exchange *x, const struct kvb_choice *choice)
 		"null,"
 		"\"token_ids\":",
 		kvb_finish_reason(x));
-	if (x->return_ids)
-		kvb_buf_ids(
-			&x->out, seq->tokens + seq->prompt_len, seq->total_len - seq->prompt_len);
-	else
-		kvb_buf_text(&x->out, "null");
+	kvb_add_ids(x, x->return_ids, seq->tokens + seq->prompt_len, seq->total_len - seq->prompt_len);
 	kvb_buf_text(&x->out, ",\"routed_experts\":null}");
 }
 
 static void add_prompt_ids(struct kvb_exchange *x)
 {
 	kvb_buf_text(&x->out, "\"prompt_token_ids\":");
-	if (x->return_ids)
-		kvb_buf_ids(&x->out, x->prompts[0].ids, x->prompts[0].count);
-	else
-		kvb_buf_text(&x->out, "null");
+	kvb_add_ids(x, x->return_ids, x->prompts[0].ids, x->prompts[0].count);
 	kvb_buf_text(&x->out, ",\"prompt_text\":null");
 }
 
@@ -172,10 +165,7 @@ static void chat_token(struct kvb_exchange *x, const struct kvb_token_event *eve
 	else
 		kvb_buf_text(&x->out, "null");
 	kvb_buf_text(&x->out, ",\"token_ids\":");
-	if (x->return_ids)
-		kvb_buf_ids(&x->out, &event->token, 1);
-	else
-		kvb_buf_text(&x->out, "null");
+	kvb_add_ids(x, x->return_ids, &event->token, 1);
 	kvb_buf_text(&x->out, "}]");
 	if (x->continuous_usage)
 		kvb_add_usage_running(x, choice, true);
@@ -193,8 +183,7 @@ static void chat_end(struct kvb_exchange *x)
 		kvb_add_usage_last(x, true);
 		kvb_exchange_event(x, false);
 	}
-	kvb_buf_text(&x->out, "data: [DONE]\n\n");
-	kvb_exchange_event(x, false);
+	kvb_send_done(x);
 }
 
 static void chat_failed(struct kvb_exchange *x, bool opened)
@@ -203,8 +192,7 @@ static void chat_failed(struct kvb_exchange *x, bool opened)
 		send_roles(x);
 	kvb_buf_error_event(&x->out);
 	kvb_exchange_event(x, false);
-	kvb_buf_text(&x->out, "data: [DONE]\n\n");
-	kvb_exchange_event(x, false);
+	kvb_send_done(x);
 }
 
 const struct kvb_api kvb_api_chat = {

@@ -80,10 +80,7 @@ static bool completions_read(struct kvb_exchange *x, struct kvb_error *error)
 static void add_prompt_ids(struct kvb_exchange *x, const struct kvb_choice *choice, bool wanted)
 {
 	kvb_buf_text(&x->out, "\"prompt_token_ids\":");
-	if (wanted)
-		kvb_buf_ids(&x->out, choice->seq->tokens, choice->seq->prompt_len);
-	else
-		kvb_buf_text(&x->out, "null");
+	kvb_add_ids(x, wanted, choice->seq->tokens, choice->seq->prompt_len);
 }
 
 static void add_choice(struct kvb_exchange *x, const struct kvb_choice *choice)
@@ -97,11 +94,7 @@ static void add_choice(struct kvb_exchange *x, const struct kvb_choice *choice)
 	kvb_buf_printf(&x->out,
 		",\"logprobs\":null,\"finish_reason\":\"%s\",\"stop_reason\":null,\"token_ids\":",
 		kvb_finish_reason(x));
-	if (x->return_ids)
-		kvb_buf_ids(
-			&x->out, seq->tokens + seq->prompt_len, seq->total_len - seq->prompt_len);
-	else
-		kvb_buf_text(&x->out, "null");
+	kvb_add_ids(x, x->return_ids, seq->tokens + seq->prompt_len, seq->total_len - seq->prompt_len);
 	kvb_buf_text(&x->out, ",\"prompt_logprobs\":null,");
 	add_prompt_ids(x, choice, x->return_ids);
 	kvb_buf_text(&x->out, ",\"routed_experts\":null}");
@@ -149,10 +142,7 @@ static void completions_token(struct kvb_exchange *x, const struct kvb_token_eve
 	kvb_buf_text(&x->out, ",\"stop_reason\":null,");
 	add_prompt_ids(x, choice, x->return_ids && event->first);
 	kvb_buf_text(&x->out, ",\"token_ids\":");
-	if (x->return_ids)
-		kvb_buf_ids(&x->out, &event->token, 1);
-	else
-		kvb_buf_text(&x->out, "null");
+	kvb_add_ids(x, x->return_ids, &event->token, 1);
 	kvb_buf_text(&x->out, "}]");
 	if (x->continuous_usage)
 		kvb_add_usage_running(x, choice, false);
@@ -170,8 +160,7 @@ static void completions_end(struct kvb_exchange *x)
 		kvb_add_usage_last(x, false);
 		kvb_exchange_event(x, false);
 	}
-	kvb_buf_text(&x->out, "data: [DONE]\n\n");
-	kvb_exchange_event(x, false);
+	kvb_send_done(x);
 }
 
 static void completions_failed(struct kvb_exchange *x, bool opened)
@@ -179,8 +168,7 @@ static void completions_failed(struct kvb_exchange *x, bool opened)
 	(void)opened;
 	kvb_buf_error_event(&x->out);
 	kvb_exchange_event(x, false);
-	kvb_buf_text(&x->out, "data: [DONE]\n\n");
-	kvb_exchange_event(x, false);
+	kvb_send_done(x);
 }
 
 const struct kvb_api kvb_api_completions = {
