@@ -40,9 +40,9 @@ void kvb_bodies_init(struct kvb_bodies *bodies, const char *host, size_t body_by
 	for (uint64_t group = 0; group < KVB_BODY_GROUPS; group++)
 		add_prose(&bodies->shared, 1000 + group, bodies->shared_len);
 	if (unique)
-		kvb_buf_puts(&bodies->close, json_turn);
+		kvb_buf_text(&bodies->close, json_turn);
 	add_prose(&bodies->close, 1, text - bodies->shared_len);
-	kvb_buf_puts(&bodies->close, json_close);
+	kvb_buf_text(&bodies->close, json_close);
 }
 
 void kvb_bodies_next(

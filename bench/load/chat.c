@@ -55,8 +55,8 @@ static uint64_t text_id(const struct chat *chat, uint64_t kind, uint64_t a, uint
 static void add_message(struct kvb_buf *buf, const char *role, const char *text, size_t len)
 {
 	kvb_buf_printf(buf, "%s{\"role\":\"%s\",\"content\":\"", buf->len > 0 ? "," : "", role);
-	kvb_buf_add_json(buf, text, len);
-	kvb_buf_puts(buf, "\"}");
+	kvb_buf_json_text(buf, text, len);
+	kvb_buf_text(buf, "\"}");
 }
 
 static size_t text_bytes(const struct chat *chat, int64_t tokens)
@@ -107,12 +107,12 @@ static void ask(struct user *user, int64_t due_ns)
 		text_id(chat, 2, user->session, (uint64_t)user->round), options->question_tokens);
 	user->round++;
 	chat->asked++;
-	kvb_buf_puts(body, "{\"model\":\"");
-	kvb_buf_add_json(body, chat->model, strlen(chat->model));
-	kvb_buf_puts(body, "\",\"messages\":[");
+	kvb_buf_text(body, "{\"model\":\"");
+	kvb_buf_json_text(body, chat->model, strlen(chat->model));
+	kvb_buf_text(body, "\",\"messages\":[");
 	kvb_buf_add(body, user->history.data, user->history.len);
 	if (user->history.len > 0)
-		kvb_buf_puts(body, ",");
+		kvb_buf_text(body, ",");
 	kvb_buf_add(body, user->question.data, user->question.len);
 	request.planned_tokens = (int64_t)((double)body->len / options->bytes_per_token);
 	kvb_buf_printf(body,
@@ -133,7 +133,7 @@ static void on_done(void *arg, const struct kvb_record *record, const struct kvb
 	user->busy = false;
 	if (record->ok) {
 		if (user->history.len > 0)
-			kvb_buf_puts(&user->history, ",");
+			kvb_buf_text(&user->history, ",");
 		kvb_buf_add(&user->history, user->question.data, user->question.len);
 		add_message(&user->history, "assistant", text->data, text->len);
 	}

@@ -80,10 +80,10 @@ static void on_done(void *arg, const struct kvb_record *record, const struct kvb
 
 static void add_body(const struct engine *engine, const struct kvb_ask *ask, struct kvb_buf *body)
 {
-	kvb_buf_puts(body, "{\"messages\":[");
+	kvb_buf_text(body, "{\"messages\":[");
 	kvb_buf_add(body, ask->messages.data, ask->messages.len);
-	kvb_buf_puts(body, "],\"model\":\"");
-	kvb_buf_add_json(body, engine->options.model, strlen(engine->options.model));
+	kvb_buf_text(body, "],\"model\":\"");
+	kvb_buf_json_text(body, engine->options.model, strlen(engine->options.model));
 	kvb_buf_printf(body,
 		"\",\"max_tokens\":%lld,\"stream\":true,\"stream_options\":{\"include_usage\":"
 		"true},\"temperature\":0.0%s}",

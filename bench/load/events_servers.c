@@ -42,11 +42,6 @@ static bool read_answer(struct server *server)
 		       strstr(answer, "\"duplicates\":0,\"stale\":0") != NULL);
 }
 
-static bool send_buf(int fd, const struct kvb_buf *buf)
-{
-	return !buf->failed && kvb_call_send(fd, buf->data, buf->len);
-}
-
 static bool ask(struct kvb_servers *servers, uint32_t number, const char *path)
 {
 	struct server *server = &servers->items[number];
@@ -56,8 +51,9 @@ static bool ask(struct kvb_servers *servers, uint32_t number, const char *path)
 		"POST %s HTTP/1.1\r\nHost: coordinator\r\nContent-Type: application/json\r\n"
 		"Content-Length: %zu\r\n\r\n",
 		path, servers->body.len);
-	if (!read_answer(server) || !send_buf(server->fd, &servers->head) ||
-		!send_buf(server->fd, &servers->body))
+	if (!read_answer(server) ||
+		!kvb_call_send(server->fd, servers->head.data, servers->head.len) ||
+		!kvb_call_send(server->fd, servers->body.data, servers->body.len))
 		return false;
 	server->asked = true;
 	return true;
@@ -113,8 +109,8 @@ void kvb_servers_destroy(struct kvb_servers *servers)
 		if (servers->items[i].fd >= 0)
 			close(servers->items[i].fd);
 	free(servers->items);
-	kvb_buf_free(&servers->body);
-	kvb_buf_free(&servers->head);
+	kvb_buf_finish(&servers->body);
+	kvb_buf_finish(&servers->head);
 	free(servers);
 }
 

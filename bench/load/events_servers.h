@@ -12,7 +12,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "bench/sim/sim_buf.h"
+#include "bench/load/mem.h"
 
 struct kvb_servers;
 

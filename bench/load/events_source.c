@@ -164,8 +164,7 @@ static bool publish_one(struct kvb_source *s, uint32_t engine)
 		post_reports(s, engine);
 	} else if (on) {
 		make_batch(s, engine);
-		if (!s->batch.failed)
-			kvb_publisher_send(s->publishers[engine], s->batch.data, s->batch.len);
+		kvb_publisher_send(s->publishers[engine], s->batch.data, s->batch.len);
 		atomic_fetch_add_explicit(&s->batches, 1, memory_order_relaxed);
 	}
 	pthread_mutex_unlock(&s->step);
@@ -303,8 +302,8 @@ void kvb_source_destroy(struct kvb_source *s)
 	kvb_servers_destroy(s->servers);
 	if (s->zmq != NULL)
 		zmq_ctx_term(s->zmq);
-	kvb_buf_free(&s->events);
-	kvb_buf_free(&s->batch);
+	kvb_buf_finish(&s->events);
+	kvb_buf_finish(&s->batch);
 	pthread_mutex_destroy(&s->step);
 	free(s->publishers);
 	free(s->pieces);

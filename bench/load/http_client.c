@@ -371,7 +371,7 @@ void kvb_http_send(struct kvb_http *http, const char *method, const char *path, 
 	if (body_take->len > 0)
 		kvb_buf_printf(&out, "Content-Type: application/json\r\nContent-Length: %zu\r\n",
 			body_take->len);
-	kvb_buf_puts(&out, "\r\n");
+	kvb_buf_text(&out, "\r\n");
 	kvb_buf_add(&out, body_take->data, body_take->len);
 	kvb_buf_finish(body_take);
 	start(http, &out, handler, arg, false);

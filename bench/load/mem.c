@@ -33,7 +33,7 @@ char *kvb_strdup(const char *text)
 	return checked(strdup(text));
 }
 
-static void reserve(struct kvb_buf *buf, size_t more)
+void kvb_buf_reserve(struct kvb_buf *buf, size_t more)
 {
 	size_t capacity = buf->capacity ? buf->capacity : 256;
 
@@ -49,12 +49,12 @@ void kvb_buf_add(struct kvb_buf *buf, const void *data, size_t len)
 {
 	if (len == 0)
 		return;
-	reserve(buf, len);
+	kvb_buf_reserve(buf, len);
 	memcpy(buf->data + buf->len, data, len);
 	buf->len += len;
 }
 
-void kvb_buf_puts(struct kvb_buf *buf, const char *text)
+void kvb_buf_text(struct kvb_buf *buf, const char *text)
 {
 	kvb_buf_add(buf, text, strlen(text));
 }
@@ -67,39 +67,99 @@ void kvb_buf_printf(struct kvb_buf *buf, const char *format, ...)
 	va_start(args, format);
 	len = vsnprintf(NULL, 0, format, args);
 	va_end(args);
-	reserve(buf, (size_t)len + 1);
+	kvb_buf_reserve(buf, (size_t)len + 1);
 	va_start(args, format);
 	vsnprintf(buf->data + buf->len, (size_t)len + 1, format, args);
 	va_end(args);
 	buf->len += (size_t)len;
 }
 
-void kvb_buf_add_json(struct kvb_buf *buf, const char *text, size_t len)
+/* Returns the two-character escape of a byte, or NULL. */
+static const char *short_escape(unsigned char c)
+{
+	switch (c) {
+	case '"':
+		return "\\\"";
+	case '\\':
+		return "\\\\";
+	case '\b':
+		return "\\b";
+	case '\f':
+		return "\\f";
+	case '\n':
+		return "\\n";
+	case '\r':
+		return "\\r";
+	case '\t':
+		return "\\t";
+	default:
+		return NULL;
+	}
+}
+
+void kvb_buf_json_text(struct kvb_buf *buf, const char *text, size_t len)
 {
 	size_t plain = 0;
 
-	if (len == 0)
-		return; /* text may be NULL */
 	for (size_t i = 0; i < len; i++) {
 		unsigned char c = (unsigned char)text[i];
+		const char *escape = short_escape(c);
 
-		if (c >= 0x20 && c != '"' && c != '\\')
+		if (escape == NULL && c >= 0x20)
 			continue;
 		kvb_buf_add(buf, text + plain, i - plain);
 		plain = i + 1;
-		if (c == '"' || c == '\\')
-			kvb_buf_printf(buf, "\\%c", c);
-		else if (c == '\n')
-			kvb_buf_puts(buf, "\\n");
+		if (escape != NULL)
+			kvb_buf_text(buf, escape);
 		else
 			kvb_buf_printf(buf, "\\u%04x", c);
 	}
-	kvb_buf_add(buf, text + plain, len - plain);
+	if (len > 0) /* else text may be NULL */
+		kvb_buf_add(buf, text + plain, len - plain);
+}
+
+void kvb_buf_json(struct kvb_buf *buf, const char *text, size_t len)
+{
+	kvb_buf_add(buf, "\"", 1);
+	kvb_buf_json_text(buf, text, len);
+	kvb_buf_add(buf, "\"", 1);
+}
+
+void kvb_buf_number(struct kvb_buf *buf, double value)
+{
+	char text[40];
+	int digits = 0, exponent, decimals;
+
+	do /* tries the fewest digits first, until the text reads back as the same value */
+		snprintf(text, sizeof(text), "%.*e", digits, value);
+	while (strtod(text, NULL) != value && ++digits < 17);
+	exponent = value == 0 ? 0 : atoi(strchr(text, 'e') + 1);
+	decimals = digits > exponent ? digits - exponent : 1;
+	if (exponent >= -4 && exponent < 16)
+		kvb_buf_printf(buf, "%.*f", decimals, value);
+	else
+		kvb_buf_text(buf, text);
+}
+
+void kvb_buf_ids(struct kvb_buf *buf, const uint32_t *ids, size_t count)
+{
+	kvb_buf_add(buf, "[", 1);
+	for (size_t i = 0; i < count; i++) {
+		char text[11]; /* ten digits and a comma, written from the end */
+		size_t at = sizeof(text);
+
+		for (uint32_t rest = ids[i]; at == sizeof(text) || rest > 0; rest /= 10)
+			text[--at] = (char)('0' + rest % 10);
+		if (i > 0)
+			text[--at] = ',';
+		kvb_buf_add(buf, text + at, sizeof(text) - at);
+	}
+	kvb_buf_add(buf, "]", 1);
 }
 
 const char *kvb_buf_str(struct kvb_buf *buf)
 {
-	reserve(buf, 1);
+	kvb_buf_reserve(buf, 1);
 	buf->data[buf->len] = '\0';
 	return buf->data;
 }
@@ -110,6 +170,11 @@ void kvb_buf_consume(struct kvb_buf *buf, size_t len)
 		return;
 	memmove(buf->data, buf->data + len, buf->len - len);
 	buf->len -= len;
+}
+
+void kvb_buf_clear(struct kvb_buf *buf)
+{
+	buf->len = 0;
 }
 
 void kvb_buf_finish(struct kvb_buf *buf)

@@ -52,9 +52,9 @@ static void add_body(
 		.bytes_per_token = options->bytes_per_token};
 	bool chat = options->api == KVB_API_CHAT;
 
-	kvb_buf_puts(body, "{\"model\":\"");
-	kvb_buf_add_json(body, replay->model, strlen(replay->model));
-	kvb_buf_puts(body,
+	kvb_buf_text(body, "{\"model\":\"");
+	kvb_buf_json_text(body, replay->model, strlen(replay->model));
+	kvb_buf_text(body,
 		chat ? "\",\"messages\":[{\"role\":\"user\",\"content\":\"" : "\",\"prompt\":\"");
 	/* the text has only words and spaces, so nothing is escaped */
 	kvb_text_add_blocks(body, &blocks);

@@ -159,9 +159,9 @@ enum kvw_err kvb_word_pool_load(
 	enum kvw_err err;
 	json_t *root;
 
-	kvb_buf_puts(&file, path);
+	kvb_buf_text(&file, path);
 	if (stat(path, &st) == 0 && S_ISDIR(st.st_mode))
-		kvb_buf_puts(&file, "/tokenizer.json");
+		kvb_buf_text(&file, "/tokenizer.json");
 	root = json_load_file(kvb_buf_str(&file), 0, &why);
 	err = read_root(pool, root, &why, kvb_buf_str(&file), seed, error);
 	kvb_buf_finish(&file);
@@ -174,7 +174,7 @@ void kvb_word_pool_text(const struct kvb_word_pool *pool, struct kvb_py_random *
 	for (uint64_t i = 0; i < count; i++) {
 		if (i > 0 || pool->leading_blank)
 			kvb_buf_add(out, " ", 1);
-		kvb_buf_puts(out, pool->words[kvb_py_choice(random, pool->count)]);
+		kvb_buf_text(out, pool->words[kvb_py_choice(random, pool->count)]);
 	}
 }
 

@@ -56,8 +56,8 @@ void kvb_ask_message(struct kvb_ask *ask, const char *role, const char *text, si
 	struct kvb_buf *out = &ask->messages;
 
 	kvb_buf_printf(out, "%s{\"role\":\"%s\",\"content\":\"", out->len > 0 ? "," : "", role);
-	kvb_buf_add_json(out, text, len);
-	kvb_buf_puts(out, "\"}");
+	kvb_buf_json_text(out, text, len);
+	kvb_buf_text(out, "\"}");
 }
 
 void kvb_fill(struct kvb_buf *out, const char *word, int64_t count)

@@ -246,7 +246,7 @@ static enum kvb_turn next(
 		const struct kvb_buf *context = &p->contexts[p->orders[n * p->count + i]];
 
 		if (i > 0)
-			kvb_buf_puts(&text, "\n\n");
+			kvb_buf_text(&text, "\n\n");
 		kvb_buf_add(&text, context->data, context->len);
 	}
 	if (p->system_prompt.len > 0)

@@ -161,7 +161,7 @@ static enum kvb_turn next(
 		(unsigned long long)chat->base.asked);
 	add_history(chat, n, out);
 	if (session->exchanges.len > 0)
-		kvb_buf_puts(&out->messages, ",");
+		kvb_buf_text(&out->messages, ",");
 	kvb_buf_add(&out->messages, session->exchanges.data, session->exchanges.len);
 	add_question(chat, &out->messages);
 	return KVB_ASK;

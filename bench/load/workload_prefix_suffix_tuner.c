@@ -96,7 +96,7 @@ static void add_body(const struct prefix_suffix_tuner *tuner, struct kvb_py_rand
 {
 	struct kvb_word_pool pool = tuner->pool;
 
-	kvb_buf_puts(out, " ");
+	kvb_buf_text(out, " ");
 	tokens = tokens > 1 ? tokens : 1;
 	if (!pool.from_model) {
 		kvb_fill(out, "hi", tokens);
@@ -119,7 +119,7 @@ static void add_request(struct prefix_suffix_tuner *tuner, uint64_t prefix, stru
 	kvb_buf_printf(&text, " BR_%08llx",
 		(unsigned long long)kvb_py_randbelow(&tuner->breakers, UINT64_C(1) << 32));
 	add_body(tuner, &tuner->breakers, BREAKER_TOKENS - HEADING_TOKENS, &text);
-	kvb_buf_puts(&text, " SUFFIX");
+	kvb_buf_text(&text, " SUFFIX");
 	kvb_py_seed(&random, seed + 1);
 	add_body(tuner, &random, tuner->suffix_tokens - 1, &text);
 	kvb_ask_message(out, "user", text.data, text.len);

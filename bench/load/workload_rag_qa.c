@@ -136,7 +136,7 @@ static void add_messages(const struct rag_qa *rag, const uint32_t *documents, ui
 			continue;
 		}
 		kvb_buf_add(&text, document->data, document->len);
-		kvb_buf_puts(&text, separator);
+		kvb_buf_text(&text, separator);
 	}
 	kvb_buf_add(&text, question->data, question->len);
 	kvb_ask_message(out, "user", text.data, text.len);
@@ -151,7 +151,7 @@ static void warm(struct kvb_workload *workload, uint64_t n, struct kvb_ask *out)
 
 	*out = (struct kvb_ask){.max_tokens = 1, .session = n + 1};
 	snprintf(out->id, sizeof(out->id), "warmup_doc%llu", (unsigned long long)n);
-	kvb_buf_puts(&question, "What is it about?");
+	kvb_buf_text(&question, "What is it about?");
 	add_messages(rag, &document, 1, &question, out);
 	kvb_buf_finish(&question);
 }

@@ -116,7 +116,7 @@ static void sim_times(struct kvb_worker *worker, struct kvb_conn *conn)
 			t->generated);
 	}
 	kvb_http_reply(conn, &reply, out.data, out.len);
-	kvb_buf_free(&out);
+	kvb_buf_finish(&out);
 }
 
 static void sim_health(

@@ -205,7 +205,7 @@ static void send_whole(struct kvb_exchange *x, const char *type, bool finished)
 	kvb_buf_text(&x->out, "\"response\":");
 	from = x->out.len;
 	add_response(x, finished);
-	if (finished && !x->out.failed)
+	if (finished)
 		kvb_worker_keep_response(x->worker, x->id, x->out.data + from, x->out.len - from);
 	kvb_buf_text(&x->out, ",");
 	end_event(x, type, false);

@@ -65,5 +65,5 @@ void kvb_error_send(struct kvb_conn *conn, const struct kvb_error *error, bool a
 		kvb_buf_printf(&body, ",\"code\":%d}}", error->status);
 	}
 	kvb_http_reply(conn, &reply, body.data, body.len);
-	kvb_buf_free(&body);
+	kvb_buf_finish(&body);
 }

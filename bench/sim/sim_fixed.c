@@ -44,8 +44,7 @@ static void fill_body(struct kvb_buf *body, size_t size)
 	static const char end[] = "\"}";
 	size_t frame = sizeof(start) + sizeof(end) - 2;
 
-	if (!kvb_buf_reserve(body, size))
-		return;
+	kvb_buf_reserve(body, size);
 	body->len = size;
 	if (size < frame) {
 		memset(body->data, ' ', size);
@@ -70,7 +69,7 @@ struct kvb_fixed *kvb_fixed_create(struct event_base *base, const struct kvb_opt
 	fixed->event = malloc((size_t)options->stream_bytes + 64);
 	if (options->fixed_response != 0)
 		fill_body(&fixed->body, options->fixed_response);
-	if (fixed->ev_tick == NULL || fixed->event == NULL || fixed->body.failed) {
+	if (fixed->ev_tick == NULL || fixed->event == NULL) {
 		kvb_fixed_destroy(fixed);
 		return NULL;
 	}
@@ -87,8 +86,8 @@ void kvb_fixed_destroy(struct kvb_fixed *fixed)
 		kvb_fixed_gone(fixed, stream);
 	if (fixed->ev_tick != NULL)
 		event_free(fixed->ev_tick);
-	kvb_buf_free(&fixed->body);
-	kvb_buf_free(&fixed->answer);
+	kvb_buf_finish(&fixed->body);
+	kvb_buf_finish(&fixed->answer);
 	free(fixed->event);
 	free(fixed);
 }

@@ -89,11 +89,11 @@ static void on_idle(evutil_socket_t fd, short what, void *arg)
 
 static void free_conn(struct kvb_conn *conn)
 {
-	kvb_buf_free(&conn->target);
-	kvb_buf_free(&conn->headers);
-	kvb_buf_free(&conn->body);
-	kvb_buf_free(&conn->pending);
-	kvb_buf_free(&conn->out);
+	kvb_buf_finish(&conn->target);
+	kvb_buf_finish(&conn->headers);
+	kvb_buf_finish(&conn->body);
+	kvb_buf_finish(&conn->pending);
+	kvb_buf_finish(&conn->out);
 	free(conn);
 }
 

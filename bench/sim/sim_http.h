@@ -15,7 +15,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "bench/sim/sim_buf.h"
+#include "bench/load/mem.h"
 #include "bench/sim/sim_fail.h"
 
 struct event_base;

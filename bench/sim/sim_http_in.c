@@ -28,10 +28,6 @@ static void fill_request(struct kvb_conn *conn)
 	char *question;
 
 	kvb_buf_add(&conn->target, "", 1);
-	if (conn->target.failed || conn->headers.failed || conn->body.failed) {
-		kvb_conn_end(conn, true);
-		return;
-	}
 	request->method = llhttp_method_name(conn->parser.method);
 	request->path = conn->target.data;
 	request->query = "";
@@ -52,8 +48,8 @@ void kvb_conn_ready(struct kvb_conn *conn)
 	kvb_buf_clear(&conn->target);
 	kvb_buf_clear(&conn->headers);
 	kvb_buf_clear(&conn->body);
-	if (conn->body.cap > BODY_KEEP)
-		kvb_buf_free(&conn->body); /* a huge body's memory is not kept */
+	if (conn->body.capacity > BODY_KEEP)
+		kvb_buf_finish(&conn->body); /* a huge body's memory is not kept */
 	conn->state = KVB_CONN_READING;
 	conn->early = false;
 	conn->content_events = 0;
@@ -64,7 +60,7 @@ void kvb_conn_ready(struct kvb_conn *conn)
 
 		conn->pending = (struct kvb_buf){0};
 		kvb_conn_feed(conn, input.data, input.len);
-		kvb_buf_free(&input);
+		kvb_buf_finish(&input);
 	}
 	if (conn->state == KVB_CONN_READING && conn->pending.len == 0 && conn->target.len == 0)
 		kvb_conn_idle(conn);

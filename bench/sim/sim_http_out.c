@@ -103,8 +103,8 @@ void kvb_conn_set_timer(struct kvb_conn *conn, enum kvb_conn_timer what, int64_t
 /* Everything buffered is out. */
 static void drained(struct kvb_conn *conn)
 {
-	if (conn->out.cap > OUT_KEEP)
-		kvb_buf_free(&conn->out);
+	if (conn->out.capacity > OUT_KEEP)
+		kvb_buf_finish(&conn->out);
 	kvb_buf_clear(&conn->out);
 	conn->out_pos = 0;
 	if (conn->cut == KVB_CUT_CLOSE || conn->cut == KVB_CUT_RESET) {
@@ -121,11 +121,6 @@ void kvb_conn_flush(struct kvb_conn *conn)
 
 	if (conn->state == KVB_CONN_DEAD || conn->broken || conn->timer_for == KVB_TIMER_SPLIT)
 		return;
-	if (conn->out.failed) {
-		conn->broken = true;
-		event_active(&conn->ev_read, EV_READ, 0);
-		return;
-	}
 	while (conn->out_pos < conn->out.len) {
 		size_t left = conn->out.len - conn->out_pos;
 		size_t most = split > 0 && left > (size_t)split ? (size_t)split : left;

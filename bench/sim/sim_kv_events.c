@@ -4,6 +4,7 @@
  * Members that have their default are left out at the end of an array, which is what vLLM's encoder
  * does there; maps carry those that a recorded one has.
  */
+#include <assert.h>
 #include <string.h>
 #include <xxhash.h>
 
@@ -14,18 +15,16 @@
 #define HEAD_MAX 320u /* most bytes of an event without its lists and texts */
 
 /* A writer over `most` further bytes of the buffer. */
-static bool begin(struct kvb_buf *out, size_t most, struct kvw_mp_out *mp)
+static void begin(struct kvb_buf *out, size_t most, struct kvw_mp_out *mp)
 {
-	if (!kvb_buf_reserve(out, most))
-		return false;
+	kvb_buf_reserve(out, most);
 	kvw_mp_out_init(mp, out->data + out->len, most);
-	return true;
 }
 
 static void end(struct kvb_buf *out, const struct kvw_mp_out *mp)
 {
+	assert(!mp->full);
 	out->len += mp->len;
-	out->failed |= mp->full;
 }
 
 static void put_text(struct kvw_mp_out *mp, const char *text)
@@ -187,8 +186,7 @@ void kvb_kv_put_stored(
 						      5 * (size_t)stored->block_size);
 	struct kvw_mp_out mp;
 
-	if (!begin(out, most, &mp))
-		return;
+	begin(out, most, &mp);
 	if (style->arrays)
 		stored_array(&mp, style, stored);
 	else
@@ -201,8 +199,7 @@ void kvb_kv_put_removed_from(struct kvb_buf *out, const struct kvb_kv_style *sty
 {
 	struct kvw_mp_out mp;
 
-	if (!begin(out, HEAD_MAX + (size_t)count * (DIGEST + 2), &mp))
-		return;
+	begin(out, HEAD_MAX + (size_t)count * (DIGEST + 2), &mp);
 	if (style->arrays) {
 		kvw_mp_put_array(&mp, 3);
 		put_text(&mp, "BlockRemoved");
@@ -233,8 +230,7 @@ void kvb_kv_put_cleared(struct kvb_buf *out, const struct kvb_kv_style *style)
 {
 	struct kvw_mp_out mp;
 
-	if (!begin(out, HEAD_MAX, &mp))
-		return;
+	begin(out, HEAD_MAX, &mp);
 	if (style->arrays) {
 		kvw_mp_put_array(&mp, 1);
 	} else {
@@ -250,16 +246,15 @@ void kvb_kv_put_batch(struct kvb_buf *out, const struct kvb_kv_style *style, dou
 {
 	struct kvw_mp_out mp;
 
-	out->failed |= events->failed;
-	if (!begin(out, HEAD_MAX + events->len, &mp))
-		return;
+	begin(out, HEAD_MAX + events->len, &mp);
 	/* up to 0.23 rank 0 is left out */
 	kvw_mp_put_array(&mp, style->arrays && style->rank == 0 ? 2 : 3);
 	kvw_mp_put_real(&mp, time_s);
 	kvw_mp_put_array(&mp, event_count);
 	end(out, &mp);
 	kvb_buf_add(out, events->data, events->len);
-	if ((!style->arrays || style->rank > 0) && begin(out, HEAD_MAX, &mp)) {
+	if (!style->arrays || style->rank > 0) {
+		begin(out, HEAD_MAX, &mp);
 		kvw_mp_put_uint(&mp, style->rank);
 		end(out, &mp);
 	}

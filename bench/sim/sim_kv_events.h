@@ -4,7 +4,7 @@
  * Events are appended to a buffer as they happen; a batch wraps what has come together. Two
  * encodings: arrays by position, as vLLM up to 0.23 sends, and maps by name, from 0.24 on. A hash
  * goes as an integer or, as with VLLM_KV_EVENTS_USE_INT_BLOCK_HASHES=0, as a digest of 32 bytes
- * whose last 8 are that integer. Pure functions; a failed allocation shows in the buffer.
+ * whose last 8 are that integer. Pure functions.
  */
 #ifndef KVB_SIM_KV_EVENTS_H
 #define KVB_SIM_KV_EVENTS_H
@@ -13,7 +13,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "bench/sim/sim_buf.h"
+#include "bench/load/mem.h"
 
 struct kvb_kv_style {
 	bool arrays; /* else maps */

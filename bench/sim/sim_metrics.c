@@ -102,7 +102,7 @@ static void add_histogram(struct kvb_worker *worker, struct kvb_buf *out, const 
 			kvb_buf_text(&bound, "+Inf");
 		snprintf(label, sizeof(label), "le=\"%.*s\",", (int)bound.len, bound.data);
 		add_sample(worker, out, series, label, "", (double)below);
-		kvb_buf_free(&bound);
+		kvb_buf_finish(&bound);
 	}
 	snprintf(series, sizeof(series), "%s_count", name);
 	add_sample(worker, out, series, "", "", (double)histogram->total);
@@ -352,16 +352,13 @@ static void write_rank(struct kvb_worker *worker, struct kvb_buf *out)
 void kvb_metrics_write(struct kvb_worker *worker, struct kvb_buf *out)
 {
 	uint32_t ranks = worker->options->ranks;
-	struct kvb_buf *pages = calloc(ranks, sizeof(*pages));
-	size_t *at = calloc(ranks, sizeof(*at));
+	struct kvb_buf *pages = kvb_alloc(ranks, sizeof(*pages));
+	size_t *at = kvb_alloc(ranks, sizeof(*at));
 
 	add_process(worker, out);
-	out->failed = out->failed || pages == NULL || at == NULL;
-	for (uint32_t i = 0; i < ranks && !out->failed; i++) {
+	for (uint32_t i = 0; i < ranks; i++)
 		write_rank(worker->ranks[i], &pages[i]);
-		out->failed = pages[i].failed;
-	}
-	while (!out->failed && at[0] < pages[0].len)
+	while (at[0] < pages[0].len)
 		for (uint32_t i = 0; i < ranks; i++) {
 			const char *line = pages[i].data + at[i];
 			const char *end = memchr(line, '\n', pages[i].len - at[i]);
@@ -371,8 +368,8 @@ void kvb_metrics_write(struct kvb_worker *worker, struct kvb_buf *out)
 				kvb_buf_add(out, line, len);
 			at[i] += len;
 		}
-	for (uint32_t i = 0; pages != NULL && i < ranks; i++)
-		kvb_buf_free(&pages[i]);
+	for (uint32_t i = 0; i < ranks; i++)
+		kvb_buf_finish(&pages[i]);
 	free(pages);
 	free(at);
 }

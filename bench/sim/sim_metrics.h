@@ -11,7 +11,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "bench/sim/sim_buf.h"
+#include "bench/load/mem.h"
 
 #define KVB_BUCKETS_MOST 24
 

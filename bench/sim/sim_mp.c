@@ -12,7 +12,7 @@
 #include <sys/socket.h>
 
 #include "base/clock.h"
-#include "bench/sim/sim_buf.h"
+#include "bench/load/mem.h"
 #include "bench/sim/sim_mp.h"
 
 #define PATIENCE_S 10
@@ -205,8 +205,7 @@ static void post_events(struct kvb_mp *mp)
 {
 	end_batch(mp);
 	kvb_buf_text(&mp->batches, "]}");
-	if (!mp->batches.failed)
-		ask(mp, ASKED_EVENTS, "POST", "/events", &mp->batches);
+	ask(mp, ASKED_EVENTS, "POST", "/events", &mp->batches);
 	mp->sent = mp->entries;
 	mp->entries = 0;
 	kvb_buf_clear(&mp->batches);
@@ -240,7 +239,7 @@ static void on_tick(evutil_socket_t fd, short what, void *arg)
 	} else if (mp->batches.len > 0) {
 		post_events(mp);
 	}
-	kvb_buf_free(&body);
+	kvb_buf_finish(&body);
 }
 
 /* --- life --------------------------------------------------------------------------------------- */
@@ -278,7 +277,7 @@ void kvb_mp_destroy(struct kvb_mp *mp)
 	if (mp->ev_tick != NULL)
 		event_free(mp->ev_tick);
 	hang_up(mp);
-	kvb_buf_free(&mp->batches);
+	kvb_buf_finish(&mp->batches);
 	free(mp);
 }
 

@@ -43,7 +43,7 @@ static void exchange_destroy(struct kvb_exchange *x)
 	kvb_nixl_drop(x);
 	kvb_sidecar_drop(x);
 	json_decref(x->body);
-	kvb_buf_free(&x->out);
+	kvb_buf_finish(&x->out);
 	free(x->prompts);
 	free(x->choices);
 	free(x->model);
@@ -223,7 +223,7 @@ static void refuse_in_stream(struct kvb_conn *conn)
 	kvb_http_stream_begin(conn, "text/event-stream; charset=utf-8");
 	kvb_http_stream_chunk(conn, event.data, event.len, false);
 	kvb_http_stream_end(conn);
-	kvb_buf_free(&event);
+	kvb_buf_finish(&event);
 }
 
 /* Writes the error of a wrong rank as vLLM's Python frontend does, or its Rust frontend, which
@@ -410,7 +410,7 @@ static void finish_plain(struct kvb_exchange *x)
 	kvb_conn_set_exchange(conn, NULL);
 	exchange_destroy(x);
 	kvb_http_reply(conn, &reply, body.data, body.len);
-	kvb_buf_free(&body);
+	kvb_buf_finish(&body);
 }
 
 static void finish_stream(struct kvb_exchange *x)
@@ -530,9 +530,8 @@ void kvb_buf_json_tokens(struct kvb_buf *out, const uint32_t *ids, size_t count)
 
 	for (size_t i = 0; i < count; i++)
 		kvb_token_write(&text, ids[i]);
-	out->failed |= text.failed;
 	kvb_buf_json(out, text.data, text.len);
-	kvb_buf_free(&text);
+	kvb_buf_finish(&text);
 }
 
 void kvb_buf_error_event(struct kvb_buf *out)

@@ -195,10 +195,6 @@ bool kvb_read_lengths(struct kvb_exchange *x, struct kvb_error *error)
 	for (uint32_t i = 0; i < x->prompt_count; i++) {
 		size_t len = x->prompts[i].count;
 
-		if (x->prompts[i].failed) {
-			kvb_error_set(error, 500, "InternalServerError", "", "Out of memory");
-			return false;
-		}
 		if (len >= longest) {
 			kvb_error_set(error, 400, "BadRequestError", "input_tokens",
 				"This model's maximum context length is %u tokens. However, your "

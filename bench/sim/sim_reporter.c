@@ -214,10 +214,7 @@ static void publish(struct kvb_reporter *reporter)
 	kvb_buf_clear(&reporter->batch);
 	kvb_kv_put_batch(&reporter->batch, &reporter->style,
 		(double)kvw_clock_wall_ns() / 1e9, &reporter->events, reporter->event_count);
-	if (reporter->batch.failed)
-		fprintf(stderr, "kvsim: out of memory: a batch of KV events is lost\n");
-	else
-		kvb_publisher_send(reporter->publisher, reporter->batch.data, reporter->batch.len);
+	kvb_publisher_send(reporter->publisher, reporter->batch.data, reporter->batch.len);
 	kvb_buf_clear(&reporter->events);
 	reporter->event_count = 0;
 }
@@ -360,8 +357,8 @@ void kvb_reporter_destroy(struct kvb_reporter *reporter)
 	kvb_publisher_destroy(reporter->publisher);
 	kvb_lmcache_destroy(reporter->lmcache);
 	kvb_fragments_destroy(reporter->fragments);
-	kvb_buf_free(&reporter->events);
-	kvb_buf_free(&reporter->batch);
+	kvb_buf_finish(&reporter->events);
+	kvb_buf_finish(&reporter->batch);
 	free(reporter);
 }
 

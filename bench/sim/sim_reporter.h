@@ -10,7 +10,7 @@
 #ifndef KVB_SIM_REPORTER_H
 #define KVB_SIM_REPORTER_H
 
-#include "bench/sim/sim_buf.h"
+#include "bench/load/mem.h"
 #include "bench/sim/sim_engine.h"
 
 struct event_base;

@@ -25,7 +25,7 @@ void kvb_reply_json(struct kvb_conn *conn, int status, struct kvb_buf *body)
 	struct kvb_reply reply = {.status = status, .content_type = "application/json"};
 
 	kvb_http_reply(conn, &reply, body->data, body->len);
-	kvb_buf_free(body);
+	kvb_buf_finish(body);
 }
 
 static int hex_value(char c)
@@ -116,7 +116,7 @@ static void get_metrics(
 	(void)request;
 	kvb_metrics_write(worker, &body);
 	kvb_http_reply(conn, &reply, body.data, body.len);
-	kvb_buf_free(&body);
+	kvb_buf_finish(&body);
 }
 
 static void add_model(

@@ -14,18 +14,9 @@ void kvb_tokens_free(struct kvb_tokens *tokens)
 
 void kvb_tokens_add(struct kvb_tokens *tokens, uint32_t id)
 {
-	if (tokens->failed)
-		return;
 	if (tokens->count == tokens->cap) {
-		size_t cap = tokens->cap == 0 ? 256 : tokens->cap * 2;
-		uint32_t *ids = realloc(tokens->ids, cap * sizeof(*ids));
-
-		if (ids == NULL) {
-			tokens->failed = true;
-			return;
-		}
-		tokens->ids = ids;
-		tokens->cap = cap;
+		tokens->cap = tokens->cap == 0 ? 256 : tokens->cap * 2;
+		tokens->ids = kvb_realloc(tokens->ids, tokens->cap, sizeof(*tokens->ids));
 	}
 	tokens->ids[tokens->count++] = id;
 }

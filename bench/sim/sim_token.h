@@ -18,7 +18,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "bench/sim/sim_buf.h"
+#include "bench/load/mem.h"
 
 #define KVB_TOKEN_WIDE    (UINT32_C(1) << 28)
 #define KVB_TOKEN_SPECIAL (UINT32_C(1) << 29)
@@ -36,7 +36,6 @@ enum kvb_special {
 struct kvb_tokens {
 	uint32_t *ids; /* owned */
 	size_t count, cap;
-	bool failed; /* an allocation failed */
 	const char *separator; /* borrowed; NULL or "": none */
 };
 

@@ -71,8 +71,7 @@ void kvb_worker_keep_response(
 const struct kvb_buf *kvb_worker_response(const struct kvb_worker *worker, const char *id)
 {
 	for (uint32_t i = 0; i < KVB_RESPONSES_KEPT; i++)
-		if (id[0] != '\0' && strcmp(worker->responses[i].id, id) == 0 &&
-			!worker->responses[i].body.failed)
+		if (id[0] != '\0' && strcmp(worker->responses[i].id, id) == 0)
 			return &worker->responses[i].body;
 	return NULL;
 }
@@ -80,7 +79,7 @@ const struct kvb_buf *kvb_worker_response(const struct kvb_worker *worker, const
 static void forget_responses(struct kvb_worker *worker)
 {
 	for (uint32_t i = 0; i < KVB_RESPONSES_KEPT; i++) {
-		kvb_buf_free(&worker->responses[i].body);
+		kvb_buf_finish(&worker->responses[i].body);
 		worker->responses[i].id[0] = '\0';
 	}
 }

@@ -103,7 +103,7 @@ END_TEST
 static void collect(void *arg, const char *data, size_t len)
 {
 	kvb_buf_add(arg, data, len);
-	kvb_buf_puts(arg, "|");
+	kvb_buf_text(arg, "|");
 }
 
 START_TEST(events_are_found_however_they_are_cut)

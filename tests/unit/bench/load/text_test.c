@@ -115,9 +115,9 @@ START_TEST(strings_are_escaped_as_json)
 	struct kvb_buf buf = {0};
 	json_t *value;
 
-	kvb_buf_puts(&buf, "\"");
-	kvb_buf_add_json(&buf, raw, sizeof(raw) - 1);
-	kvb_buf_puts(&buf, "\"");
+	kvb_buf_text(&buf, "\"");
+	kvb_buf_json_text(&buf, raw, sizeof(raw) - 1);
+	kvb_buf_text(&buf, "\"");
 	value = json_loadb(buf.data, buf.len, JSON_DECODE_ANY, NULL);
 	ck_assert_ptr_nonnull(value);
 	ck_assert_str_eq(json_string_value(value), raw);

@@ -54,9 +54,9 @@ static json_t *messages_of(struct kvb_ask *ask)
 	struct kvb_buf text = {0};
 	json_t *all;
 
-	kvb_buf_puts(&text, "[");
+	kvb_buf_text(&text, "[");
 	kvb_buf_add(&text, ask->messages.data, ask->messages.len);
-	kvb_buf_puts(&text, "]");
+	kvb_buf_text(&text, "]");
 	all = json_loadb(text.data, text.len, 0, NULL);
 	ck_assert(json_is_array(all));
 	kvb_buf_finish(&text);
@@ -576,12 +576,12 @@ START_TEST(words_of_a_tokenizer_are_drawn_as_python_draws_them)
 	struct kvb_buf json = {0}, text = {0};
 	char *path;
 
-	kvb_buf_puts(&json, "{\"model\":{\"vocab\":{\"\\u0120Upper\":1,\"nomark\":2,"
+	kvb_buf_text(&json, "{\"model\":{\"vocab\":{\"\\u0120Upper\":1,\"nomark\":2,"
 			    "\"\\u0120a1\":3,\"\\u0120\":4,\"\\u2581ab\":5");
 	for (char a = 'z'; a >= 'a'; a--)
 		for (char b = 'a'; b <= 'z'; b++)
 			kvb_buf_printf(&json, ",\"\\u0120%c%c\":%d", a, b, 100 + 26 * a + b);
-	kvb_buf_puts(&json, "}}}");
+	kvb_buf_text(&json, "}}}");
 	path = write_vocabulary(kvb_buf_str(&json));
 	ck_assert_int_eq(kvb_word_pool_load(&pool, path, 42, stderr), KVW_OK);
 	ck_assert_uint_eq(pool.count, 26 * 26);

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "bench/sim/sim_buf.h"
+#include "bench/load/mem.h"
 #include "bench/sim/sim_fail.h"
 #include "bench/sim/sim_profile.h"
 #include "bench/sim/sim_prompt.h"
@@ -35,7 +35,7 @@ START_TEST(text_survives_the_tokens)
 		}
 		ck_assert_uint_eq(out.len, strlen(texts[i]));
 		ck_assert_mem_eq(out.data == NULL ? "" : out.data, texts[i], out.len);
-		kvb_buf_free(&out);
+		kvb_buf_finish(&out);
 		kvb_tokens_free(&tokens);
 	}
 }
@@ -81,7 +81,7 @@ START_TEST(generated_text_is_cut_where_it_was_generated)
 	kvb_tokens_text(&again, text.data, text.len);
 	ck_assert_uint_eq(again.count, 50);
 	ck_assert_mem_eq(again.ids, made, sizeof(made));
-	kvb_buf_free(&text);
+	kvb_buf_finish(&text);
 	kvb_tokens_free(&again);
 }
 END_TEST
@@ -211,7 +211,7 @@ START_TEST(json_strings_are_escaped)
 	kvb_buf_json(&buf, "a\"b\\c\n\x01\xc3\xa9", 9);
 	kvb_buf_add(&buf, "", 1);
 	ck_assert_str_eq(buf.data, "\"a\\\"b\\\\c\\n\\u0001\xc3\xa9\"");
-	kvb_buf_free(&buf);
+	kvb_buf_finish(&buf);
 }
 END_TEST
 
@@ -230,7 +230,7 @@ START_TEST(numbers_are_written_as_python_does)
 		kvb_buf_number(&buf, cases[i].value);
 		kvb_buf_add(&buf, "", 1);
 		ck_assert_str_eq(buf.data, cases[i].text);
-		kvb_buf_free(&buf);
+		kvb_buf_finish(&buf);
 	}
 }
 END_TEST
