@@ -323,7 +323,7 @@ def test_vllm_starts_lmcaches_server_with_what_the_manifest_says():
     connector = json.loads(args[args.index("--kv-transfer-config") + 1])
     assert (connector["kv_connector"], connector["kv_role"]) == ("LMCacheMPConnector", "kv_both")
     extra = connector["kv_connector_extra_config"]
-    assert extra.pop("lmcache.mp.autostart") is True
+    assert extra.pop("lmcache.mp.autostart") is True and extra.pop("lmcache.mp.mp_transfer_mode") == "lmcache_driven"
     words = shlex.split(extra.pop("lmcache.mp.autostart.server_args"))
     assert extra == {}
     given = dict(zip(words[::2], [*words[1::2], True]))

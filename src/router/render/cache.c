@@ -110,12 +110,14 @@ static size_t adapter(const struct kvw_plan *plan, char *text, size_t size)
 }
 
 /* The server is a child of vLLM in the same container, so it sees the same GPUs, and kvway knows it
- * by the pod's address. It keeps what all ranks store. */
+ * by the pod's address. It keeps what all ranks store. Driven by LMCache, its reports have token
+ * ids. */
 void kvw_render_server(const struct kvw_plan *plan, char *text, size_t size)
 {
 	size_t used = (size_t)snprintf(text, size,
 		"{\"kv_connector\":\"LMCacheMPConnector\",\"kv_role\":\"kv_both\",\"kv_connector_"
-		"extra_config\":{\"lmcache.mp.autostart\":true,"
+		"extra_config\":{\"lmcache.mp.mp_transfer_mode\":\"lmcache_driven\","
+		"\"lmcache.mp.autostart\":true,"
 		"\"lmcache.mp.autostart.server_args\":\""
 		"--chunk-size 256 --l1-size-gb %.3f --eviction-policy LRU --http-port %d",
 		(double)plan->options->l1_size * plan->ranks / (double)(UINT64_C(1) << 30),
