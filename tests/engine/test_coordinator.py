@@ -12,6 +12,7 @@ import random
 import subprocess
 
 import pytest
+import yaml
 
 from lmc import PYTHON, START_SECONDS
 from rig.lmcache_node import LMCacheNode, SharedL2
@@ -23,6 +24,36 @@ from rig.wait import Port, until
 ROUNDS = int(os.environ.get("KVW_ROUNDS", "500"))
 PROMPTS = 1000
 CHUNK = 16
+
+
+RENDERED = pathlib.Path(__file__).parents[1] / "integration/data/render/lmcache_server.golden.yaml"
+READ_ARGUMENTS = """
+import argparse, json, sys
+from lmcache.cli.commands.server import ServerCommand
+from lmcache.integration.vllm.mp_server_launcher import MPServerAutostartConfig
+from lmcache.v1.distributed.config import parse_args_to_config
+from lmcache.v1.multiprocess.config import parse_args_to_coordinator_config
+command = MPServerAutostartConfig.from_extra_config(json.loads(sys.argv[1]), "tcp://localhost", 5555).command()
+parser = argparse.ArgumentParser()
+ServerCommand().add_arguments(parser)
+args = parser.parse_args(command[3:])
+(adapter,) = parse_args_to_config(args).l2_adapter_config.adapters
+print(json.dumps([parse_args_to_coordinator_config(args).url, adapter.host, adapter.port, adapter.shared]))
+"""
+
+
+def test_lmcache_takes_the_arguments_that_kvway_renders():
+    (args,) = [
+        d["spec"]["template"]["spec"]["containers"][0]["args"]
+        for d in yaml.safe_load_all(RENDERED.read_text())
+        if (d["kind"], d["metadata"]["name"]) == ("Deployment", "search-worker")
+    ]
+    extra = json.loads(args[args.index("--kv-transfer-config") + 1])["kv_connector_extra_config"]
+    quiet = {**os.environ, "LMCACHE_TRACK_USAGE": "false", "DO_NOT_TRACK": "1", "LMCACHE_LOG_LEVEL": "ERROR"}
+    done = subprocess.run([PYTHON, "-c", READ_ARGUMENTS, json.dumps(extra)], stdout=subprocess.PIPE, text=True, check=True, env=quiet)
+    domain = "default.svc.cluster.local"
+    read = json.loads(done.stdout.splitlines()[-1])
+    assert read == [f"http://search-coordinator.{domain}:9300", f"search-redis.{domain}", 6379, True]
 
 
 class StockCoordinator:

@@ -352,6 +352,47 @@ def test_what_l2_alone_has_is_loaded_for_the_chosen_worker(stage):
     assert (len(bodies(node, "POST", "/cache/prefetches")), s.count("prefetches"), s.count("prefetch_skipped")) == (2, 2, 0)
 
 
+def prefetching(stage):
+    """A router that prefetches, and the server of its worker."""
+    s = stage({"kvaware.lmcache.prefetch": "true"})
+    node = s.node()
+    node.config()
+    node.store(ids(100, CHUNK))
+    wait_coverage(s.router, s.workers, "lmcache")
+    return s, node
+
+
+def test_a_server_at_which_prefetches_are_in_vain_is_left_alone(stage):
+    s, node = prefetching(stage)
+    node.fault = "empty"
+    for seed in range(101, 117):
+        node.write(ids(seed, 2 * CHUNK))
+        complete(s.router, ids(seed, 2 * CHUNK))
+    until(lambda: s.count("prefetch_rests") == 1, 10, "the server to rest")
+    node.fault = None
+    for seed in range(117, 120):
+        node.write(ids(seed, 2 * CHUNK))
+        complete(s.router, ids(seed, 2 * CHUNK))
+    node.write(ids(120, CHUNK))
+    assert (s.count("prefetches"), s.count("prefetch_vain"), s.count("prefetched")) == (16, 16, 0)
+    assert len(bodies(node, "POST", "/cache/prefetches")) == 16
+
+
+def test_a_prefetch_that_runs_at_the_first_token_was_in_vain(stage):
+    s, node = prefetching(stage)
+    polls = lambda: len([1 for method, path, _ in node.asked if method == "GET" and "prefetches" in path])
+    node.write(ids(121, 2 * CHUNK))
+    node.fault = "loading"
+    complete(s.router, ids(121, 2 * CHUNK))
+    until(lambda: polls() >= 2, 10, "the server to be asked after the first token")
+    node.fault = None
+    until(lambda: s.count("prefetch_vain") == 1, 10, "the prefetch to be in vain")
+    node.write(ids(122, 2 * CHUNK))
+    complete(s.router, ids(122, 2 * CHUNK))
+    until(lambda: s.count("prefetched") == 2, 10, "the next one to be over")
+    assert (s.count("prefetch_vain"), s.count("prefetch_rests")) == (1, 0)
+
+
 def test_nothing_is_prefetched_unless_it_is_switched_on(stage):
     s = stage()
     node = s.node()

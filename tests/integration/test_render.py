@@ -9,6 +9,7 @@ import functools
 import json
 import os
 import pathlib
+import shlex
 import subprocess
 
 import pytest
@@ -29,7 +30,7 @@ IMAGE = "registry.example/vllm:1"
 JUMPSTART = ["--image", IMAGE, "--model-source", "s3://models/deepseek?region=us-west-2", "--cache", "kvtier"]
 PAGES = sorted((DATA / "pages").glob("*.yaml"))  # test_render_pages.py
 CASES = {"s3_tiered": [], "redis_kvaware": [], "fsx_plain": [], "lmi_redis": [], "autoscaled": [], "jumpstart": JUMPSTART,
-         "pools": [], "pools_cached": []}  # fmt: skip
+         "pools": [], "pools_cached": [], "lmcache_server": []}  # fmt: skip
 
 
 def run(*argv, stdin=None):
@@ -97,6 +98,7 @@ SPEC = "spec."
 WORKER = "spec.worker."
 CACHE = "spec.kvCacheSpec"
 SCALING = "spec.autoScalingSpec"
+SERVER_IMAGE = "registry.example/lmcache/vllm-openai:v0.5.6"
 ROUTING = "spec.intelligentRoutingSpec"
 POOLS = {"prefillSpec": {}, "decodingSpec": {}}
 TEXT = '\u00e9 "quoted" \\ {{x}}: # & * ! % @ `\n\t\x7f\x85\u2028\ufeff'
@@ -128,6 +130,11 @@ VARIANTS = {
                               "decodingSpec": {"replicas": 4}, "topologySpec": {"sameAZ": False}}),
     ],
     "two pools, kvaware": [put(ROUTING + ".routingStrategy", "kvaware"), put(SPEC + "pdSpec", POOLS)],
+    "LMCache's server, kvtierd": [put(ROUTING + ".routingStrategy", "kvaware"), put(WORKER + "image", SERVER_IMAGE)],
+    "LMCache's server, no kvaware": [put(WORKER + "image", SERVER_IMAGE)],
+    "LMCache's server, two pools": [
+        put(ROUTING + ".routingStrategy", "kvaware"), put(WORKER + "image", SERVER_IMAGE), put(SPEC + "pdSpec", POOLS),
+    ],
     "two pools, a shell": [put(WORKER + "command", ["sh", "-c", "exec vllm serve m"]), put(SPEC + "pdSpec", POOLS)],
     "one router, autoscaled": [
         put(ROUTING, {"enabled": True, "routingStrategy": "kvaware", "autoScalingSpec": {}}), put(SCALING, {}),
@@ -269,6 +276,71 @@ def test_lmcaches_metrics_are_on_the_workers_page():
     manifest = base()
     manifest["spec"]["metrics"]["enabled"] = False
     assert folder() is None
+
+
+IMAGES = [
+    ("lmcache/vllm-openai:v0.5.6", None, True),
+    ("registry.example:5000/lmcache/vllm-openai:v0.5.10-cu13@sha256:0123", None, True),
+    ("lmcache/vllm-openai:0.6", None, True),
+    ("lmcache/vllm-openai:v0.4.3", None, False),
+    ("lmcache/vllm-openai:nightly", None, None),
+    ("lmcache/vllm-openai", None, None),
+    ("registry.example/vllm:0.32.0-lmcache0.5.6", None, True),
+    ("registry.example/vllm:0.19.1-lmcache-v0.4.3", None, False),
+    ("registry.example/vllm:0.32.0-lmcache", None, None),
+    ("registry.example/vllm-lmcache:0.32.0", None, None),
+    ("registry.example/notlmcache/vllm:0.32.0", None, None),
+    ("registry.example:5000/vllm", None, None),
+    ("registry.example/vllm:1", "0.5.6", True),
+    ("registry.example/vllm:1", "v0.3.9post2", False),
+    ("lmcache/vllm-openai:v0.5.6", "0.4.3", False),
+]
+
+
+@pytest.mark.parametrize("image, said, server", IMAGES)
+def test_lmcaches_version_says_how_it_runs(image, said, server, tmp_path):
+    """Where nothing says it, it is the mode of HyperPod's operators, and a line says how to choose."""
+    manifest = base()
+    put(ROUTING + ".routingStrategy", "kvaware")(manifest)
+    put(WORKER + "image", image)(manifest)
+    done = run("render", "-f", "-", *(["--lmcache", said] if said else []), stdin=json.dumps(manifest))
+    assert done.returncode == 0, done.stderr
+    assert ("`--lmcache VERSION` says which" in done.stderr) == (server is None)
+    found = objects(done.stdout)
+    check_config(config_of(found), tmp_path)
+    reports = {key: value for key, value in load(config_of(found))[0]["kvaware"]["lmcache"].items() if "0.0.0.0" in str(value)}
+    ports = {name: found[kind, name]["spec"]["ports"] for kind, name in found if kind == "Service" and "-co" in name}
+    wanted = {"assistant-coordinator": [9300]} if server else {"assistant-controller": [8300, 8400, 8500]}
+    assert {name: [port["port"] for port in each] for name, each in ports.items()} == wanted
+    assert sorted(int(address.split(":")[1]) for address in reports.values()) == [*wanted.values()][0]
+    assert ("ConfigMap", "assistant-cache") not in found if server else ("ConfigMap", "assistant-cache") in found
+
+
+def test_vllm_starts_lmcaches_server_with_what_the_manifest_says():
+    found = objects((DATA / "lmcache_server.golden.yaml").read_text())
+    pod = found["Deployment", "search-worker"]["spec"]["template"]["spec"]
+    args = pod["containers"][0]["args"]
+    connector = json.loads(args[args.index("--kv-transfer-config") + 1])
+    assert (connector["kv_connector"], connector["kv_role"]) == ("LMCacheMPConnector", "kv_both")
+    extra = connector["kv_connector_extra_config"]
+    assert extra.pop("lmcache.mp.autostart") is True and extra.pop("lmcache.mp.mp_transfer_mode") == "lmcache_driven"
+    words = shlex.split(extra.pop("lmcache.mp.autostart.server_args"))
+    assert extra == {}
+    given = dict(zip(words[::2], [*words[1::2], True]))
+    assert given.pop("--coordinator-event-reporting") is True
+    adapter = json.loads(given.pop("--l2-adapter"))
+    assert adapter == {"type": "resp", "host": "search-redis.default.svc.cluster.local", "port": 6379, "shared": True}
+    assert given == {
+        "--chunk-size": "256", "--l1-size-gb": "20.000", "--eviction-policy": "LRU", "--http-port": "8600",
+        "--coordinator-url": "http://search-coordinator.default.svc.cluster.local:9300",
+    }  # fmt: skip
+    assert "search-cache" not in json.dumps(pod)
+
+
+def test_lmcaches_server_gets_no_password():
+    manifest = base("redis_kvaware")
+    done = run("render", "-f", "-", "--lmcache", "0.5.6", stdin=json.dumps(manifest))
+    assert done.returncode == 1 and "expected redis://HOST:PORT" in done.stderr and "hunter2" not in done.stderr
 
 
 def test_autoscalers_are_what_the_manifest_asks_for():

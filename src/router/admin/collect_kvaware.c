@@ -384,6 +384,8 @@ void kvw_collect_coordinator_since(struct kvw_collect *collect)
 	kvw_sample_named(&collect->out, "what", "prefetch_failures", stats.prefetch_failures);
 	kvw_sample_named(&collect->out, "what", "prefetch_skipped", stats.prefetch_skipped);
 	kvw_sample_named(&collect->out, "what", "prefetched", stats.prefetched);
+	kvw_sample_named(&collect->out, "what", "prefetch_vain", stats.prefetch_vain);
+	kvw_sample_named(&collect->out, "what", "prefetch_rests", stats.prefetch_rests);
 	kvw_sample_named(&collect->out, "what", "snapshots", stats.snapshots);
 	kvw_sample_named(&collect->out, "what", "snapshot_failures", stats.snapshot_failures);
 }

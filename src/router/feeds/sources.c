@@ -156,16 +156,24 @@ static void log_routed(struct kvw_sources *sources, const struct kvw_route_reque
 			kvw_reason_name(decision->reason));
 }
 
-void kvw_sources_routed(struct kvw_sources *sources, const struct kvw_route_request *route,
+uint32_t kvw_sources_routed(struct kvw_sources *sources, const struct kvw_route_request *route,
 	const struct kvw_decision *decision, const struct kvw_worker *worker,
 	const struct kvw_kvprompt *prompt, int64_t now_ns)
 {
+	uint32_t number = 0;
+
 	if (sources->lmcache != NULL && prompt != NULL)
 		kvw_lmcache_routed(
 			sources->lmcache, worker->id, prompt->tokens, prompt->count, now_ns);
 	if (sources->coordinator != NULL && prompt != NULL)
-		kvw_coordinator_routed(sources->coordinator, worker->id, prompt);
+		number = kvw_coordinator_routed(sources->coordinator, worker->id, prompt);
 	log_routed(sources, route, decision, worker, now_ns);
+	return number;
+}
+
+void kvw_sources_first_token(struct kvw_sources *sources, uint32_t number, int64_t now_ns)
+{
+	kvw_coordinator_first_token(sources->coordinator, number, now_ns);
 }
 
 /* Returns the allowed error of a right prediction, in tokens: one block of its source. LMCache does

@@ -66,10 +66,12 @@ bool kvw_sources_unmapped(const struct kvw_sources *sources);
 
 /* Records that the request goes to this worker. prompt NULL: its tokens are unknown. Writes the log
  * lines that LMCache's users look for: the worker whose reports decided the choice, or that none
- * did. */
-void kvw_sources_routed(struct kvw_sources *sources, const struct kvw_route_request *route,
+ * did. Returns a number by which its first token is to be reported; 0: it need not be. */
+uint32_t kvw_sources_routed(struct kvw_sources *sources, const struct kvw_route_request *route,
 	const struct kvw_decision *decision, const struct kvw_worker *worker,
 	const struct kvw_kvprompt *prompt, int64_t now_ns);
+
+void kvw_sources_first_token(struct kvw_sources *sources, uint32_t number, int64_t now_ns);
 
 /* Compares an exact prediction for the worker with the cached tokens of its answer. Returns whether
  * the prediction was right; logs if most of the worker's were wrong. */

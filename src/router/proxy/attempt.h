@@ -53,6 +53,7 @@ struct kvw_attempt {
 	bool awaited; /* counted among the attempts that wait for the worker's engine */
 	bool puts_to_sleep;           /* the worker is barred until kvway knows whether it sleeps */
 	int64_t picked_ns;            /* monotonic */
+	uint32_t routed; /* for kvw_sources_first_token; 0: no source waits for the first token */
 
 	/* --- to the worker --- */
 	struct kvw_link *link;        /* NULL: none, or given back */

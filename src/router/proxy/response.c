@@ -100,6 +100,8 @@ static void first_token(struct kvw_exchange *x)
 	kvw_lease_first_token(&a->lease, loop->now_ns);
 	if (x->strategy->ops->first_token != NULL)
 		x->strategy->ops->first_token(x->strategy, &a->decision, &a->lease, loop->now_ns);
+	if (a->routed != 0)
+		kvw_sources_first_token(loop->sources, a->routed, loop->now_ns);
 	kvw_gates_first_token(x);
 	if (kvw_pd_hands(x)) {
 		kvw_pd_first_token(x);

@@ -296,6 +296,6 @@ void kvw_request_report_pick(struct kvw_exchange *x)
 	struct kvw_kvprompt prompt;
 	bool known = find_tokens(x, &prompt);
 
-	kvw_sources_routed(loop->sources, &x->route, &x->attempt.decision, x->attempt.worker,
-		known ? &prompt : NULL, loop->now_ns);
+	x->attempt.routed = kvw_sources_routed(loop->sources, &x->route, &x->attempt.decision,
+		x->attempt.worker, known ? &prompt : NULL, loop->now_ns);
 }

@@ -9,6 +9,8 @@
  * password: a network policy limits the pods that may connect.
  */
 #include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
 
 #include "render/objects.h"
 #include "render/yaml.h"
@@ -82,6 +84,54 @@ static void settings_text(FILE *out, const struct kvw_plan *plan)
 	kvw_yaml_line(out, 0, "lmcache_worker_ports:");
 	for (int rank = 0; rank < plan->ranks && rank < 64; rank++)
 		kvw_yaml_line(out, 0, "- %d", KVW_PORT_COMMANDS + rank);
+}
+
+#define TEXT(name, value) "\\\"" name "\\\":\\\"" value "\\\"" /* a member, within a text of JSON */
+#define ADAPTER(members)  " --l2-adapter '{" members ",\\\"shared\\\":true}'"
+#define TIERED            TEXT("type", "sagemaker-hyperpod") "," TEXT("url", "%s")
+
+/* Writes the server's argument for the shared cache. */
+static size_t adapter(const struct kvw_plan *plan, char *text, size_t size)
+{
+	const char *host = plan->l2_url + strlen("redis://");
+	size_t len = strcspn(host, ":/");
+
+	if (strncmp(plan->l2_url, "redis://", strlen("redis://")) == 0)
+		return (size_t)snprintf(text, size,
+			ADAPTER(TEXT("type", "resp") "," TEXT("host", "%.*s") ",\\\"port\\\":%d"),
+			(int)len, host, host[len] == ':' ? atoi(host + len + 1) : KVW_PORT_REDIS);
+	if (!plan->own_kvtierd)
+		return (size_t)snprintf(text, size, ADAPTER(TIERED), plan->l2_url);
+	return (size_t)snprintf(text, size,
+		ADAPTER(TIERED "," TEXT("bucket", "%s.%s.%016" PRIx64) ","
+			TEXT("shared_memory_name", "kvway-%s-%s")),
+		plan->l2_url, plan->namespace, plan->name, model_hash(plan), plan->namespace,
+		plan->name);
+}
+
+/* The server is a child of vLLM in the same container, so it sees the same GPUs, and kvway knows it
+ * by the pod's address. It keeps what all ranks store. Driven by LMCache, its reports have token
+ * ids. */
+void kvw_render_server(const struct kvw_plan *plan, char *text, size_t size)
+{
+	size_t used = (size_t)snprintf(text, size,
+		"{\"kv_connector\":\"LMCacheMPConnector\",\"kv_role\":\"kv_both\",\"kv_connector_"
+		"extra_config\":{\"lmcache.mp.mp_transfer_mode\":\"lmcache_driven\","
+		"\"lmcache.mp.autostart\":true,"
+		"\"lmcache.mp.autostart.server_args\":\""
+		"--chunk-size 256 --l1-size-gb %.3f --eviction-policy LRU --http-port %d",
+		(double)plan->options->l1_size * plan->ranks / (double)(UINT64_C(1) << 30),
+		KVW_PORT_SERVER);
+
+	if (plan->l2)
+		used += adapter(plan, text + used, size - used);
+	if (plan->controller)
+		used += (size_t)snprintf(text + used, size - used,
+			" --coordinator-url http://%s-coordinator.%s.svc.%s:%d "
+			"--coordinator-event-reporting",
+			plan->name, plan->namespace, plan->options->cluster_domain,
+			KVW_PORT_SERVERS);
+	snprintf(text + used, size - used, "\"}}");
 }
 
 /* Writes a hash of kvtierd's file into its pods. kvtierd reads its file only once, so a change of
@@ -302,7 +352,7 @@ static bool kvtierd(FILE *out, const struct kvw_plan *plan)
 
 bool kvw_render_cache(FILE *out, const struct kvw_plan *plan)
 {
-	if ((plan->l1 || plan->l2) &&
+	if (plan->settings &&
 		!kvw_object_file(out, plan, plan->l2_secret ? "Secret" : "ConfigMap",
 			KVW_COMPONENT_WORKER, "-cache", "lmcache_config.yaml", settings_text))
 		return false;

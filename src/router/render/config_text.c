@@ -18,6 +18,13 @@ static void kvaware(FILE *out, const struct kvw_plan *plan)
 	if (!plan->controller)
 		return;
 	kvw_yaml_line(out, 1, "lmcache:");
+	if (plan->server) {
+		kvw_yaml_line(out, 2, "coordinator: 0.0.0.0:%d", KVW_PORT_SERVERS);
+		/* Redis and kvtierd empty themselves, and a server takes no requests from outside
+		 * its pod. */
+		kvw_yaml_line(out, 2, "l2_evict: false");
+		return;
+	}
 	kvw_yaml_line(out, 2, "pull: 0.0.0.0:%d", KVW_PORT_PULL);
 	kvw_yaml_line(out, 2, "reply: 0.0.0.0:%d", KVW_PORT_REPLY);
 	kvw_yaml_line(out, 2, "heartbeat: 0.0.0.0:%d", KVW_PORT_BEATS);

@@ -81,10 +81,16 @@ void kvw_render_config(FILE *out, const struct kvw_plan *plan);
 void kvw_render_discovery(FILE *out, const struct kvw_plan *plan);
 void kvw_render_rights(FILE *out, const struct kvw_plan *plan);
 
+#define KVW_CONNECTOR_ROOM 4096
+
 /* Returns the value, in JSON, of vLLM's flag or LMI's variable for caches and events; NULL: there
- * is none. Static. */
-const char *kvw_render_connector(const struct kvw_plan *plan);
+ * is none. Static, or in room. */
+const char *kvw_render_connector(
+	const struct kvw_plan *plan, char room[static KVW_CONNECTOR_ROOM]);
 const char *kvw_render_events(const struct kvw_plan *plan);
+
+/* Writes the part of it by which vLLM starts LMCache's server. */
+void kvw_render_server(const struct kvw_plan *plan, char *text, size_t size);
 
 /* Writes the settings that put a pod on the workers' nodes, at depth 3. */
 void kvw_render_placing(FILE *out, const struct kvw_plan *plan);

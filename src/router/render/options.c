@@ -27,6 +27,7 @@ enum option_id {
 	OPTION_SOURCE,
 	OPTION_DOMAIN,
 	OPTION_CACHE,
+	OPTION_LMCACHE,
 	OPTION_STRICT,
 	OPTION_REPLICAS,
 	OPTION_GPUS,
@@ -51,6 +52,7 @@ static const struct option flags[] = {
 	{"gpus", required_argument, NULL, OPTION_GPUS},
 	{"cluster-domain", required_argument, NULL, OPTION_DOMAIN},
 	{"cache", required_argument, NULL, OPTION_CACHE},
+	{"lmcache", required_argument, NULL, OPTION_LMCACHE},
 	{"l1-size", required_argument, NULL, OPTION_L1},
 	{"l2-size", required_argument, NULL, OPTION_L2},
 	{"nvme-path", required_argument, NULL, OPTION_NVME_PATH},
@@ -116,6 +118,9 @@ static void print_help(FILE *out)
 	      "      --redis-image IMAGE  of the Redis that is rendered (default redis:7.4)\n"
 	      "      --cache NAME         "
 	      "lmcache or kvtier (default lmcache); it must be in the workers' image\n"
+	      "      --lmcache VERSION    "
+	      "of LMCache, where the image's name does not say it: from 0.5.6 on\n"
+	      "                           it is a process of its own\n"
 	      "      --l1-size SIZE       memory for the cache of each rank (default 5GiB)\n"
 	      "      --l2-size SIZE       "
 	      "memory of a Redis or of each kvtierd that is rendered (default 32GiB)\n"
@@ -228,6 +233,8 @@ static const char **text_of(struct kvw_render_options *options, int option)
 		return &options->model_source;
 	case OPTION_DOMAIN:
 		return &options->cluster_domain;
+	case OPTION_LMCACHE:
+		return &options->lmcache;
 	case OPTION_NVME_PATH:
 		return &options->nvme_path;
 	default:
@@ -294,6 +301,7 @@ static void check_texts(struct reader *r)
 		{"cluster-domain", options->cluster_domain, KVW_DNS_NAME, 128},
 		{"nvme-path", options->nvme_path, "^(none|(/[A-Za-z0-9._-]+)+)$", 256},
 		{"image", options->image, image, 512},
+		{"lmcache", options->lmcache, "^v?[0-9]{1,3}(\\.[0-9]{1,3}){1,2}([^0-9].*)?$", 64},
 		{"kvway-image", options->kvway_image, image, 512},
 		{"kvtierd-image", options->kvtierd_image, image, 512},
 		{"redis-image", options->redis_image, image, 512},

@@ -32,6 +32,7 @@ struct kvw_render_options {
 	/* folder on the nodes for kvtierd; "none"; NULL: chosen by the nodes' instance types */
 	const char *nvme_path;
 	bool kvtier;              /* true: the workers use kvtier; false: LMCache */
+	const char *lmcache;      /* version of the workers' LMCache; NULL: by the image's name */
 	bool strict;              /* fields without effect are mistakes, too */
 	int kvway_replicas;       /* 0: chosen by the manifest */
 	int gpus; /* GPUs for a worker of a JumpStartModel; 0: chosen by the instance type */

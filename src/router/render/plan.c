@@ -13,6 +13,7 @@
 
 #include "openai/api_path.h"
 #include "render/plan_engine.h"
+#include "render/plan_lmcache.h"
 #include "render/plan_model.h"
 #include "render/plan_pools.h"
 #include "render/plan_share.h"
@@ -181,7 +182,7 @@ static void take_seed(struct maker *m)
 	if (text != NULL && !number && strcmp(text, "random") != 0)
 		kvw_plan_env_report(plan, name, m->mistakes,
 			"found no seed of Python, expected a number from 0 to 4294967295");
-	if (!plan->controller || plan->hash_seed[0] != '\0')
+	if (!plan->controller || plan->server || plan->hash_seed[0] != '\0')
 		return;
 	if (kvw_manifest_member(entry, "valueFrom") != NULL)
 		kvw_plan_env_report(plan, name, m->remarks,
@@ -236,8 +237,15 @@ static void take_routing(struct maker *m)
 		kvw_report_mistake(m->notes, m->manifest->nodes[KVW_F_strategy]->place,
 			kvw_fields[KVW_F_strategy].path,
 			"with %d kvways LMCache's workers report to none, since they know one "
-			"controller only: what vLLM's own cache holds is known",
-			plan->kvway_replicas);
+			"%s only: what vLLM's own cache holds is known",
+			plan->kvway_replicas, plan->server ? "coordinator" : "controller");
+	if (reports && plan->version_unknown)
+		kvw_report_mistake(m->remarks, m->manifest->nodes[KVW_F_strategy]->place,
+			kvw_fields[KVW_F_strategy].path,
+			"the image's name does not say which LMCache it has: taken for one before "
+			KVW_LMCACHE_SERVER ", in vLLM's processes, as HyperPod's operators have it "
+			"(0.4.3). `--lmcache VERSION` says which; from " KVW_LMCACHE_SERVER
+			" on it is a server, and kvway its coordinator");
 	take_seed(m);
 	take_session_key(m);
 }
@@ -357,6 +365,7 @@ void kvw_plan_make(const struct kvw_manifest *manifest, const struct kvw_render_
 	kvw_plan_engine(manifest, mistakes, out);
 	kvw_plan_model(manifest, mistakes, notes, out);
 	take_cache(&m);
+	kvw_plan_lmcache(manifest, mistakes, out);
 	check_auto_config(&m);
 	kvw_plan_share(manifest, mistakes, out);
 	take_routing(&m);

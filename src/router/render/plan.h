@@ -18,10 +18,12 @@
 #define KVW_PORT_PULL     8300 /* port to which LMCache's workers report */
 #define KVW_PORT_REPLY    8400
 #define KVW_PORT_BEATS    8500
+#define KVW_PORT_SERVERS  9300 /* port to which LMCache's servers report */
 /* Ports of workers. */
 #define KVW_PORT_EVENTS   5557
 #define KVW_PORT_REPLAY   5558
 #define KVW_PORT_COMMANDS 8600 /* port of rank 0; each further rank has the next one */
+#define KVW_PORT_SERVER   8600 /* port of LMCache's server for HTTP, on loopback */
 /* Ports of caches. */
 #define KVW_PORT_REDIS    6379
 #define KVW_PORT_KVTIERD  9200
@@ -117,11 +119,16 @@ struct kvw_plan {
 	const char *session_key;   /* name of a header field, or else of a member of the body */
 	const char *hash_seed;     /* the workers' PYTHONHASHSEED; "": it is not in the manifest */
 	bool events;     /* workers publish KV events, which kvway reads */
-	bool controller; /* LMCache's workers report to kvway as to a controller */
+	/* LMCache reports to kvway: its workers as to a controller, its servers as to a
+	 * coordinator. */
+	bool controller;
 
 	bool l1, l2;
 	bool connector;           /* vLLM uses some cache */
 	const char *cache_file;   /* the user's own file of the cache's settings */
+	bool settings;            /* the workers get a file of them from kvway */
+	bool server;              /* LMCache is a process of its own (plan_lmcache.h) */
+	bool version_unknown;     /* nothing says the version of LMCache */
 	bool own_redis, own_kvtierd;
 	char l2_url[1024]; /* the workers' */
 	bool l2_secret;    /* the URL has a password */

@@ -111,23 +111,25 @@ static void service(FILE *out, const struct kvw_plan *plan)
 	kvw_yaml_line(out, 2, "targetPort: http");
 }
 
-/* Writes the Service for reports of LMCache's workers. It also has pods that are not ready, because
- * these reports make kvway ready. */
+/* Writes the Service for reports of LMCache. It also has pods that are not ready, because these
+ * reports make kvway ready. */
 static void controller(FILE *out, const struct kvw_plan *plan)
 {
 	static const struct {
 		const char *name;
 		int port;
-	} ports[] = {
-		{"pull", KVW_PORT_PULL}, {"reply", KVW_PORT_REPLY}, {"heartbeat", KVW_PORT_BEATS}};
+	} ports[] = {{"coordinator", KVW_PORT_SERVERS}, {"pull", KVW_PORT_PULL},
+		{"reply", KVW_PORT_REPLY}, {"heartbeat", KVW_PORT_BEATS}};
+	size_t first = plan->server ? 0 : 1, end = plan->server ? 1 : 4;
 
-	kvw_object_begin(out, plan, "v1", "Service", KVW_COMPONENT_ROUTER, "-controller");
+	kvw_object_begin(out, plan, "v1", "Service", KVW_COMPONENT_ROUTER,
+		plan->server ? "-coordinator" : "-controller");
 	kvw_yaml_line(out, 0, "spec:");
 	kvw_yaml_line(out, 1, "publishNotReadyAddresses: true");
 	kvw_yaml_line(out, 1, "selector:");
 	kvw_object_selector(out, 2, plan, KVW_COMPONENT_ROUTER);
 	kvw_yaml_line(out, 1, "ports:");
-	for (size_t i = 0; i < sizeof(ports) / sizeof(ports[0]); i++) {
+	for (size_t i = first; i < end; i++) {
 		kvw_yaml_line(out, 1, "- name: %s", ports[i].name);
 		kvw_yaml_line(out, 2, "port: %d", ports[i].port);
 		kvw_yaml_line(out, 2, "targetPort: %d", ports[i].port);

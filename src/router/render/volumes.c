@@ -51,7 +51,7 @@ void kvw_render_pod_volumes(FILE *out, int depth, const struct kvw_plan *plan)
 		volume(out, depth, "kvway-model", "emptyDir:");
 		kvw_yaml_line(out, depth + 2, "medium: Memory");
 	}
-	if (plan->l1 || plan->l2) {
+	if (plan->settings) {
 		volume(out, depth, "kvway-cache", plan->l2_secret ? "secret:" : "configMap:");
 		kvw_yaml_line(out, depth + 2, "%s: %s-cache",
 			plan->l2_secret ? "secretName" : "name", plan->name);
@@ -91,7 +91,7 @@ void kvw_render_mounts(FILE *out, int depth, const struct kvw_plan *plan)
 		if (plan->source != KVW_SOURCE_VOLUME)
 			kvw_yaml_line(out, depth + 1, "readOnly: true");
 	}
-	if (plan->l1 || plan->l2) {
+	if (plan->settings) {
 		mount(out, depth, "kvway-cache", "/etc/kvway/cache");
 		kvw_yaml_line(out, depth + 1, "readOnly: true");
 	}

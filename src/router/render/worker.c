@@ -23,15 +23,22 @@
 	"{\"enable_kv_cache_events\":true,\"publisher\":\"zmq\",\"endpoint\":\"tcp://"             \
 	"*:5557\",\"replay_endpoint\":\"tcp://*:5558\"}"
 
-const char *kvw_render_connector(const struct kvw_plan *plan)
+const char *kvw_render_connector(
+	const struct kvw_plan *plan, char room[static KVW_CONNECTOR_ROOM])
 {
 	bool kvtier = plan->options->kvtier;
+	char server[KVW_CONNECTOR_ROOM - 512];
 
 	if (kvw_plan_flag(plan, "kv-transfer-config", NULL) ||
 		kvw_plan_env(plan, "OPTION_KV_TRANSFER_CONFIG"))
 		return NULL;
 	if (!plan->connector)
 		return plan->split ? NIXL_CONNECTOR : NULL;
+	if (plan->server) {
+		kvw_render_server(plan, server, sizeof(server));
+		snprintf(room, KVW_CONNECTOR_ROOM, plan->split ? NIXL_AND("%s") : "%s", server);
+		return room;
+	}
 	if (plan->split)
 		return kvtier ? NIXL_AND(KVTIER_CONNECTOR) : NIXL_AND(LMCACHE_CONNECTOR);
 	return kvtier ? KVTIER_CONNECTOR : LMCACHE_CONNECTOR;
@@ -57,8 +64,8 @@ static void flag(FILE *out, const struct kvw_plan *plan, const char *name, const
 
 static void args(FILE *out, const struct kvw_plan *plan)
 {
-	const char *connector = kvw_render_connector(plan), *events = kvw_render_events(plan);
-	char number[16];
+	char number[16], room[KVW_CONNECTOR_ROOM];
+	const char *connector = kvw_render_connector(plan, room), *events = kvw_render_events(plan);
 
 	if (plan->engine_flags != KVW_BY_ARGS && plan->args == NULL)
 		return;
@@ -111,18 +118,14 @@ static void side_channel(FILE *out, const struct kvw_plan *plan)
 	kvw_yaml_line(out, 7, "fieldPath: status.podIP");
 }
 
-/* Returns whether the pod has a file with the cache's settings from kvway. */
-static bool has_cache_file(const struct kvw_plan *plan)
-{
-	return plan->l1 || plan->l2;
-}
-
 static void environment(FILE *out, const struct kvw_plan *plan)
 {
 	bool lmi = plan->engine_flags == KVW_BY_ENV,
 	     nixl = plan->split && strncmp(plan->transfer, "nixl", 4) == 0;
 	const char *file =
-		has_cache_file(plan) ? "/etc/kvway/cache/lmcache_config.yaml" : plan->cache_file;
+		plan->settings ? "/etc/kvway/cache/lmcache_config.yaml" : plan->cache_file;
+	char room[KVW_CONNECTOR_ROOM];
+	const char *connector = kvw_render_connector(plan, room);
 
 	if (plan->env == NULL && !plan->connector && !plan->controller && !nixl)
 		return;
@@ -142,7 +145,7 @@ static void environment(FILE *out, const struct kvw_plan *plan)
 		variable(out, plan, lmi ? "OPTION_LMCACHE_CONFIG_FILE" : "LMCACHE_CONFIG_FILE",
 			file);
 	if (lmi) {
-		variable(out, plan, "OPTION_KV_TRANSFER_CONFIG", kvw_render_connector(plan));
+		variable(out, plan, "OPTION_KV_TRANSFER_CONFIG", connector);
 		variable(out, plan, "OPTION_KV_EVENTS_CONFIG", kvw_render_events(plan));
 	}
 	if (plan->connector) /* so that all workers and kvway compute the same hashes */
@@ -151,8 +154,8 @@ static void environment(FILE *out, const struct kvw_plan *plan)
 		side_channel(out, plan);
 	/* With this folder vLLM's /metrics has LMCache's counters from all processes of the engine.
 	 * The folder must exist, and be emptied when the container restarts. */
-	if (plan->metrics && !lmi && !plan->options->kvtier && plan->connector &&
-		kvw_render_connector(plan) != NULL)
+	if (plan->metrics && !lmi && !plan->options->kvtier && !plan->server && plan->connector &&
+		connector != NULL)
 		variable(out, plan, "PROMETHEUS_MULTIPROC_DIR", "/var/tmp");
 }
 

@@ -40,7 +40,8 @@ class SharedL2:
 
 class LMCacheNode(LMCacheServer):
     """A server with an HTTP address. `fault`: "refuse" answers 500, "garbage" no JSON, "flood" 2 MiB, "deny"
-    that it did not delete, "lie" without deleting, "mute" without reporting, "hang" nothing until `released`."""
+    that it did not delete, "lie" without deleting, "mute" without reporting, "hang" nothing until `released`;
+    "loading" that a prefetch goes on, "empty" that it loaded nothing."""
 
     def __init__(self, address, *args, l2=None, **more):
         super().__init__(address, *args, **more)
@@ -92,7 +93,10 @@ class LMCacheNode(LMCacheServer):
                 return 202, {"chunks": 0, "status": "noop"}
             return 202, {"request_id": "r-1", "chunks": chunks, "status": "submitted"}
         if (method, path) == ("GET", "/cache/prefetches/r-1"):
-            return 200, {"request_id": "r-1", "status": "completed", "found_keys": 1, "total_keys": 1}
+            if self.fault == "loading":
+                return 200, {"request_id": "r-1", "status": "pending"}
+            found = 0 if self.fault == "empty" else 1
+            return 200, {"request_id": "r-1", "status": "completed", "found_keys": found, "total_keys": 1}
         if method == "GET" and path.startswith("/cache/objects?"):
             return self.list_objects(path)
         return 404, {"detail": "unknown request_id"}

@@ -39,6 +39,8 @@ static void publish(struct kvw_coordinator *coordinator)
 		.prefetch_failures = coordinator->prefetch.failures,
 		.prefetch_skipped = atomic_load(&coordinator->prefetch.skipped),
 		.prefetched = coordinator->prefetch.keys,
+		.prefetch_vain = coordinator->prefetch.vain,
+		.prefetch_rests = coordinator->prefetch.rested,
 		.snapshots = atomic_load(&coordinator->snapshot.written),
 		.snapshot_failures = atomic_load(&coordinator->snapshot.failed),
 		.quotas = cd->salts.limited,
@@ -253,11 +255,11 @@ bool kvw_coordinator_asks(struct kvw_coordinator *coordinator)
 	return atomic_load_explicit(&coordinator->hashes.asks, memory_order_relaxed);
 }
 
-void kvw_coordinator_routed(
+uint32_t kvw_coordinator_routed(
 	struct kvw_coordinator *coordinator, uint32_t worker, const struct kvw_kvprompt *prompt)
 {
 	kvw_coordinator_note_first(coordinator, prompt);
-	kvw_coordinator_prefetch(coordinator, worker, prompt);
+	return kvw_coordinator_prefetch(coordinator, worker, prompt);
 }
 
 void kvw_coordinator_stats(struct kvw_coordinator *coordinator, struct kvw_coordinator_stats *out)

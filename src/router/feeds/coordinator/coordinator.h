@@ -32,9 +32,12 @@ size_t kvw_coordinator_instance_of(
 /* Returns whether prompts with known tokens can show which names of chunks servers report. */
 bool kvw_coordinator_asks(struct kvw_coordinator *coordinator);
 
-/* A request with this prompt goes to the worker. */
-void kvw_coordinator_routed(
+/* A request with this prompt goes to the worker. Returns a number by which its first token is
+ * reported; 0: that is of no use. */
+uint32_t kvw_coordinator_routed(
 	struct kvw_coordinator *coordinator, uint32_t worker, const struct kvw_kvprompt *prompt);
+void kvw_coordinator_first_token(
+	struct kvw_coordinator *coordinator, uint32_t number, int64_t now_ns);
 
 struct kvw_coordinator_stats {
 	/* now */
@@ -56,6 +59,7 @@ struct kvw_coordinator_stats {
 	uint64_t posts;    /* of events, that were applied */
 	uint64_t recalled; /* placements that the process before had */
 	uint64_t prefetches, prefetch_failures, prefetch_skipped, prefetched; /* prefetched: keys */
+	uint64_t prefetch_vain, prefetch_rests; /* worth.h; rests that began */
 	uint64_t listed;                       /* keys of L2 that became known by listings */
 	uint64_t snapshots, snapshot_failures; /* files of the directory */
 	uint64_t evictions, eviction_failures; /* requests to servers */

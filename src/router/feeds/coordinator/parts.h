@@ -11,6 +11,7 @@
 #include "feeds/coordinator/calls.h"
 #include "feeds/coordinator/coordinator.h"
 #include "feeds/coordinator/keep.h"
+#include "feeds/coordinator/worth.h"
 #include "routing/kvindex.h"
 #include "server/connection.h"
 #include "server/listen.h"
@@ -27,6 +28,7 @@ struct kvw_coordinator_node {
 	enum kvw_coverage coverage; /* as reported */
 	const char *wrong;          /* as reported; static text; NULL: not reported yet */
 	bool complained;            /* a line of the log names what is wrong */
+	struct kvw_worth worth;     /* of prefetches at the instance */
 };
 
 /* A worker of the fleet, and the instance of its node. */
@@ -84,7 +86,11 @@ struct kvw_coordinator_prefetch {
 	LIST_HEAD(, kvw_coordinator_fetch) fetches; /* that servers are asked about */
 	_Atomic uint32_t count;                     /* under way, from any thread on */
 	_Atomic uint64_t skipped;
-	uint64_t begun, failures, keys;
+	_Atomic uint32_t number; /* of the last prompt that was looked at */
+	/* The last first token of such a prompt, by the lowest bits of its number: the number, and
+	 * then the time in milliseconds, 32 bits each. */
+	_Atomic uint64_t firsts[KVW_COORDINATOR_FETCHES];
+	uint64_t begun, failures, keys, vain, rested;
 };
 
 #define KVW_COORDINATOR_FIRSTS 64u
@@ -187,8 +193,9 @@ void kvw_coordinator_list_tick(struct kvw_coordinator *coordinator, int64_t now_
 
 /* --- prefetch.c: for chosen workers --- */
 
-/* A request with this prompt goes to the worker. Any thread. */
-void kvw_coordinator_prefetch(
+/* A request with this prompt goes to the worker. Returns its number for
+ * kvw_coordinator_first_token; 0: nothing is prefetched for it. Any thread. */
+uint32_t kvw_coordinator_prefetch(
 	struct kvw_coordinator *coordinator, uint32_t worker, const struct kvw_kvprompt *prompt);
 
 void kvw_coordinator_prefetch_tick(struct kvw_coordinator *coordinator, int64_t now_ns);

@@ -9,13 +9,15 @@
  * A chunk is asked for once in FRESH_NS, so that many requests with one prefix ask once.
  *
  * Bounded: KVW_COORDINATOR_FETCHES prompts between here and the servers' answers; others are
- * counted and left alone. Nothing waits for a prefetch, and a failure costs nothing else.
+ * counted and left alone. Nothing waits for a prefetch, and a failure costs nothing else. A server
+ * at which most were in vain is left alone for a while (worth.h).
  */
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/log.h"
 #include "feeds/coordinator/pages.h"
 #include "feeds/coordinator/parts.h"
 #include "wire/lmcache_chunks.h"
@@ -32,6 +34,7 @@ struct kvw_coordinator_fetch {
 	LIST_ENTRY(kvw_coordinator_fetch) entry; /* while it is asked about */
 	struct kvw_coordinator *coordinator;
 	uint32_t worker;
+	uint32_t number;  /* of the prompt, not 0 */
 	uint32_t *tokens; /* owned */
 	size_t count;
 	char salt[KVW_CE_SALT_MOST + 1];
@@ -39,6 +42,7 @@ struct kvw_coordinator_fetch {
 	char path[300]; /* of its status; "": it has none yet */
 	bool asking;
 	int64_t due_ns, end_ns;
+	int64_t running_ns; /* when the server last said that it still loads; 0: it did not */
 };
 
 static void end_fetch(struct kvw_coordinator_fetch *fetch, bool listed)
@@ -48,6 +52,51 @@ static void end_fetch(struct kvw_coordinator_fetch *fetch, bool listed)
 	atomic_fetch_sub(&fetch->coordinator->prefetch.count, 1);
 	free(fetch->tokens);
 	free(fetch);
+}
+
+/* --- whether it was of use -------------------------------------------------------------------- */
+
+static uint32_t ms_of(int64_t ns)
+{
+	return (uint32_t)(ns / KVW_NS_PER_MS);
+}
+
+void kvw_coordinator_first_token(
+	struct kvw_coordinator *coordinator, uint32_t number, int64_t now_ns)
+{
+	atomic_store_explicit(&coordinator->prefetch.firsts[number % KVW_COORDINATOR_FETCHES],
+		(uint64_t)number << 32 | ms_of(now_ns), memory_order_relaxed);
+}
+
+/* Returns whether the server still loaded after the prompt's first token. */
+static bool came_late(const struct kvw_coordinator_fetch *fetch)
+{
+	uint64_t first = atomic_load_explicit(
+		&fetch->coordinator->prefetch.firsts[fetch->number % KVW_COORDINATOR_FETCHES],
+		memory_order_relaxed);
+
+	return fetch->running_ns != 0 && first >> 32 == fetch->number &&
+	       (int32_t)(ms_of(fetch->running_ns) - (uint32_t)first) > 0;
+}
+
+/* The server has answered for the last time, or not at all. */
+static void judge(struct kvw_coordinator_fetch *fetch, bool loaded)
+{
+	struct kvw_coordinator *coordinator = fetch->coordinator;
+	struct kvw_cd_instance *server =
+		kvw_cd_find_instance(coordinator->cd, kvw_slice_of(fetch->instance));
+	struct kvw_coordinator_node *node = server == NULL ? NULL : server->user;
+	bool vain = !loaded || came_late(fetch);
+
+	coordinator->prefetch.vain += vain;
+	if (node == NULL ||
+		!kvw_worth_note(&node->worth, vain, kvw_feed_now(coordinator->feed)))
+		return;
+	coordinator->prefetch.rested++;
+	kvw_info("coordinator",
+		"instance=%s: most of its last prefetches were in vain (failed, loaded nothing, or "
+		"came after the first token): none for %d s",
+		fetch->instance, (int)(KVW_WORTH_REST_NS / KVW_NS_PER_S));
 }
 
 /* --- which chunks are cold -------------------------------------------------------------------- */
@@ -189,6 +238,7 @@ static void on_begun(void *ctx, long status, struct kvw_slice answer)
 		LIST_INSERT_HEAD(&coordinator->prefetch.fetches, fetch, entry);
 	} else {
 		coordinator->prefetch.failures += !json_is_object(object);
+		judge(fetch, false);
 		end_fetch(fetch, false);
 	}
 	json_decref(object);
@@ -204,7 +254,8 @@ static void begin(struct kvw_feed *feed, void *arg)
 	int64_t now_ns = kvw_feed_now(feed);
 
 	if (!kvw_feed_stopped(feed) && coordinator->in_charge && server != NULL &&
-		server->registered)
+		server->registered &&
+		!kvw_worth_rests(&((struct kvw_coordinator_node *)server->user)->worth, now_ns))
 		found = look(fetch, server, now_ns);
 	if (found.cold < CHUNKS_MIN) {
 		end_fetch(fetch, false);
@@ -236,12 +287,14 @@ static void on_status(void *ctx, long status, struct kvw_slice answer)
 	fetch->asking = false;
 	if (state != NULL && strcmp(state, "pending") == 0 &&
 		kvw_feed_now(coordinator->feed) < fetch->end_ns) {
-		fetch->due_ns = kvw_feed_now(coordinator->feed) + POLL_NS;
+		fetch->running_ns = kvw_feed_now(coordinator->feed);
+		fetch->due_ns = fetch->running_ns + POLL_NS;
 	} else {
-		if (state != NULL && strcmp(state, "completed") == 0)
-			coordinator->prefetch.keys += keys > 0 ? (uint64_t)keys : 0;
-		else
-			coordinator->prefetch.failures++;
+		bool over = state != NULL && strcmp(state, "completed") == 0;
+
+		coordinator->prefetch.keys += over && keys > 0 ? (uint64_t)keys : 0;
+		coordinator->prefetch.failures += !over;
+		judge(fetch, over && keys > 0);
 		end_fetch(fetch, true);
 	}
 	json_decref(object);
@@ -280,20 +333,21 @@ void kvw_coordinator_prefetch_end(struct kvw_coordinator *coordinator)
 
 /* --- any thread ------------------------------------------------------------------------------- */
 
-void kvw_coordinator_prefetch(
+uint32_t kvw_coordinator_prefetch(
 	struct kvw_coordinator *coordinator, uint32_t worker, const struct kvw_kvprompt *prompt)
 {
 	const struct kvw_config *config = coordinator->deps->config;
 	struct kvw_coordinator_fetch *fetch;
+	uint32_t number;
 
 	if (!config->kvaware_lmcache_prefetch || prompt->lora.len > 0 ||
 		prompt->cache_salt.len > KVW_CE_SALT_MOST || prompt->count > TOKENS_MOST ||
 		prompt->count < (size_t)config->kvaware_lmcache_chunk)
-		return;
+		return 0;
 	if (atomic_fetch_add(&coordinator->prefetch.count, 1) >= KVW_COORDINATOR_FETCHES) {
 		atomic_fetch_sub(&coordinator->prefetch.count, 1);
 		atomic_fetch_add(&coordinator->prefetch.skipped, 1);
-		return;
+		return 0;
 	}
 	fetch = calloc(1, sizeof(*fetch));
 	if (fetch != NULL)
@@ -301,10 +355,14 @@ void kvw_coordinator_prefetch(
 	if (fetch == NULL || fetch->tokens == NULL) {
 		free(fetch);
 		atomic_fetch_sub(&coordinator->prefetch.count, 1);
-		return;
+		return 0;
 	}
+	do
+		number = atomic_fetch_add(&coordinator->prefetch.number, 1) + 1;
+	while (number == 0);
 	fetch->coordinator = coordinator;
 	fetch->worker = worker;
+	fetch->number = number;
 	fetch->count = prompt->count;
 	memcpy(fetch->tokens, prompt->tokens, prompt->count * sizeof(*fetch->tokens));
 	if (prompt->cache_salt.len > 0)
@@ -312,5 +370,7 @@ void kvw_coordinator_prefetch(
 	if (kvw_feed_post(coordinator->feed, begin, fetch) != KVW_OK) {
 		atomic_fetch_add(&coordinator->prefetch.skipped, 1);
 		end_fetch(fetch, false);
+		return 0;
 	}
+	return number;
 }
