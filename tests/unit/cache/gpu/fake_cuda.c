@@ -608,10 +608,14 @@ EXPORT int cuMemcpyDtoHAsync_v2(void *to, uint64_t from, size_t bytes, void *str
 	return leave(copy((uint64_t)(uintptr_t)to, from, bytes, stream, 'd', FAKE_COPY));
 }
 
+struct kvt_cuda_copy_attributes; /* as the caller names it: clang's sanitizer compares the types */
+
 EXPORT int cuMemcpyBatchAsync_v2(uint64_t *to, uint64_t *from, size_t *bytes, size_t count,
-	void *attributes, size_t *first, size_t attribute_count, void *stream);
+	struct kvt_cuda_copy_attributes *attributes, size_t *first, size_t attribute_count,
+	void *stream);
 EXPORT int cuMemcpyBatchAsync_v2(uint64_t *to, uint64_t *from, size_t *bytes, size_t count,
-	void *attributes, size_t *first, size_t attribute_count, void *stream)
+	struct kvt_cuda_copy_attributes *attributes, size_t *first, size_t attribute_count,
+	void *stream)
 {
 	CALL("cuMemcpyBatchAsync", true);
 	if (fake.no_batches)
