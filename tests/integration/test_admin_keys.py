@@ -226,6 +226,7 @@ def test_other_hosts_get_what_is_open(workers, kvway):
     router = kvway(workers(1), {"admin.listen": f"0.0.0.0:{port}", "admin.open": ["/metrics"]}, up=False)
     router.admin_port = port
     router.wait_up()
+    until(lambda: ask(port, "GET", "/ready").status == 200, what="the worker to be in")
     assert ask(port, "GET", "/workers").status == 200
     if outside is None:
         pytest.skip("this host has no address but loopback")
