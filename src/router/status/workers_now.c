@@ -11,8 +11,10 @@
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "admin/worker_page.h"
+#include "status/problems.h"
 
 /* --- slow workers --- */
 
@@ -180,8 +182,12 @@ static void put_fact(json_t *page, const struct kvw_worker_fact *fact)
 {
 	const struct kvw_worker_now *now = &fact->now;
 	const struct kvw_load *load = &fact->worker->load;
-	json_t *own = json_pack(
-		"{s:I, s:I, s:I, s:I, s:o, s:f, s:f, s:o, s:o, s:s?}", "running",
+	char slow[sizeof(fact->slow)];
+	json_t *own;
+
+	memcpy(slow, fact->slow, sizeof(slow));
+	own = json_pack(
+		"{s:I, s:I, s:I, s:I, s:o?, s:f, s:f, s:o?, s:o?, s:o?}", "running",
 		(json_int_t)now->running, "prefilling", (json_int_t)now->prefilling, "decoding",
 		(json_int_t)now->decoding, "foreign",
 		(json_int_t)atomic_load(&load->foreign_waiting) +
@@ -191,7 +197,7 @@ static void put_fact(json_t *page, const struct kvw_worker_fact *fact)
 		real_or_null(now->decode_tokens > 0, now->decode_ms), "prefill_tokens_per_second",
 		real_or_null(fact->learned.rate_samples > 0,
 			fact->learned.observed_tokens_per_second),
-		"slow", fact->slow[0] == '\0' ? NULL : fact->slow);
+		"slow", slow[0] == '\0' ? NULL : kvw_problem_text(slow, strlen(slow)));
 
 	json_object_update(page, own);
 	json_decref(own);

@@ -372,6 +372,12 @@ START_TEST(a_fleet_that_is_woken_may_be_empty)
 	atomic_store(&model->failed, true);
 	ck_assert_ptr_nonnull(look_for(&scene, KVW_SEVERITY_ERROR, "no_worker"));
 	atomic_store(&model->failed, false);
+	/* Requests wait no longer than hold: after that an empty fleet is an outage (it is 0 o'clock). */
+	atomic_store(&model->asleep_ns, -INT64_C(900000000));
+	ck_assert_ptr_nonnull(look_for(&scene, KVW_SEVERITY_NOTE, "no_worker"));
+	atomic_store(&model->asleep_ns, -INT64_C(1100000000));
+	ck_assert_ptr_nonnull(look_for(&scene, KVW_SEVERITY_ERROR, "no_worker"));
+	atomic_store(&model->asleep_ns, 0);
 	/* A worker that is down is not asleep. */
 	scene.workers = 1;
 	atomic_store(&scene.fact.worker->health, KVW_HEALTH_DOWN);
