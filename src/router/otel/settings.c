@@ -158,22 +158,23 @@ static enum kvw_err read_pairs(
 /* Returns whether the URL has a path. */
 static bool has_path(const char *url)
 {
-	const char *host = strstr(url, "://"), *slash;
+	const char *host = strstr(url, "://"), *path;
 
-	slash = host == NULL ? NULL : strchr(host + 3, '/');
-	return slash != NULL && slash[1] != '\0';
+	path = host == NULL ? "" : host + 3 + strcspn(host + 3, "/?");
+	return path[0] == '/' && path[1] != '\0' && path[1] != '?';
 }
 
 static enum kvw_err join_path(const char *url, char **out)
 {
-	size_t len = strlen(url), size = len + sizeof(PATH);
+	size_t len = strcspn(url, "?"), size = strlen(url) + sizeof(PATH);
+	const char *query = url + len;
 
 	*out = malloc(size);
 	if (*out == NULL)
 		return KVW_ENOMEM;
 	while (len > 0 && url[len - 1] == '/')
 		len--;
-	(void)snprintf(*out, size, "%.*s%s", (int)len, url, PATH);
+	(void)snprintf(*out, size, "%.*s%s%s", (int)len, url, PATH, query);
 	return KVW_OK;
 }
 
