@@ -87,8 +87,14 @@ def test_a_log_that_is_too_long_begins_with_a_whole_line(tmp_path):
     line = json.dumps({"worker": f"http://user:{TOKEN * 100}@w:1"}) + "\n"
     (tmp_path / "access.log").write_text(line * 1000)
     files = without_a_router(tmp_path, tmp_path / "access.log")
-    assert all(json.loads(one) for one in files["access_log.jsonl"].splitlines() if one)
+    assert all(json.loads(one) for one in files["access_log.jsonl"].splitlines())
     assert len(files["access_log.jsonl"].splitlines()) > 100 and not leaks(files)
+
+
+def test_a_log_whose_last_line_is_too_long_is_left_out(tmp_path):
+    (tmp_path / "access.log").write_text("x" * 300000)
+    files = without_a_router(tmp_path, tmp_path / "access.log")
+    assert "access_log.jsonl" not in files and "its last line is too long" in files["summary.txt"]
 
 
 def test_a_log_that_is_a_pipe_keeps_its_lines(tmp_path):

@@ -151,6 +151,11 @@ static void add_log(struct bundle *b)
 		begin = memchr(text, '\n', len);
 	else
 		begin = text;
+	if (begin == NULL && len == LOG_TAIL)
+		fprintf(b->summary, "access_log.jsonl: left out: %s: its last line is too long\n",
+			path);
+	else if (len == LOG_TAIL && begin != text)
+		begin++;
 	if (begin != NULL)
 		add(b, "access_log.jsonl", begin, len - (size_t)(begin - text), path);
 	if (fd >= 0)
