@@ -316,6 +316,16 @@ def test_lmcaches_version_says_how_it_runs(image, said, server, tmp_path):
     assert ("ConfigMap", "assistant-cache") not in found if server else ("ConfigMap", "assistant-cache") in found
 
 
+def test_a_connector_of_the_manifest_keeps_lmcaches_file():
+    """LMCache's server starts by the connector that render writes: without that one there is none."""
+    manifest = base()
+    put(ROUTING + ".routingStrategy", "kvaware")(manifest)
+    put(WORKER + "image", "lmcache/vllm-openai:v0.5.6")(manifest)
+    manifest["spec"]["worker"]["args"] += ["--kv-transfer-config", '{"kv_connector":"LMCacheConnectorV1"}']
+    found = objects(run("render", "-f", "-", stdin=json.dumps(manifest)).stdout)
+    assert ("ConfigMap", "assistant-cache") in found and ("Service", "assistant-controller") in found
+
+
 def test_vllm_starts_lmcaches_server_with_what_the_manifest_says():
     found = objects((DATA / "lmcache_server.golden.yaml").read_text())
     pod = found["Deployment", "search-worker"]["spec"]["template"]["spec"]

@@ -77,7 +77,11 @@ void kvw_plan_lmcache(
 	if (!plan->settings || plan->options->kvtier)
 		return;
 	plan->version_unknown = version == 0;
-	plan->server = version >= read_version(KVW_LMCACHE_SERVER);
+	/* The server starts with the engine, by the connector that kvway gives to it. */
+	plan->server = version >= read_version(KVW_LMCACHE_SERVER) &&
+		       plan->engine_flags != KVW_BY_NONE &&
+		       !kvw_plan_flag(plan, "kv-transfer-config", NULL) &&
+		       kvw_plan_env(plan, "OPTION_KV_TRANSFER_CONFIG") == NULL;
 	plan->settings = !plan->server;
 	if (plan->server)
 		check_l2(manifest, mistakes, plan);
