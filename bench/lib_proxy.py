@@ -199,12 +199,15 @@ def count_of(page, name):
 @contextlib.contextmanager
 def page_open(admin):
     """Fetches what kvway's page shows as often as an open page does."""
-    closed = threading.Event()
+    closed, failed = threading.Event(), []
 
     def look():
-        while not closed.wait(PAGE_S):
-            with urllib.request.urlopen(f"http://127.0.0.1:{admin}/status") as answer:
-                answer.read()
+        try:
+            while not closed.wait(PAGE_S):
+                with urllib.request.urlopen(f"http://127.0.0.1:{admin}/status", timeout=10) as answer:
+                    answer.read()
+        except OSError as error:
+            failed.append(error)
 
     page = threading.Thread(target=look)
     page.start()
@@ -213,6 +216,8 @@ def page_open(admin):
     finally:
         closed.set()
         page.join()
+    if failed:
+        raise BenchError(f"the page: {failed[0]}")
 
 
 def bench_traces(options):

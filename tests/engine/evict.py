@@ -233,7 +233,7 @@ class Run:
             there = min(there, len(self.names & names))
             most |= sizes
             most["all"] = max(most["all"], sizes.total())
-            if self.worst["all"] > 0.9 * self.cap:
+            if self.worst["all"] > 0.8 * self.cap:
                 self.least = min(self.least, sizes.total())
             self.worst |= most
         part = (self.cpu() - cpu) / (time.monotonic() - begun)
@@ -252,6 +252,7 @@ class Run:
         writer.start()
         while time.monotonic() - self.begun < self.options.minutes * 60:
             self.watch(writer, self.options.every)
+        self.died = not writer.is_alive()
         writer.over.set()
         writer.join()
         self.watch(writer, 5)
@@ -265,6 +266,7 @@ class Run:
             f"{self.least / self.cap:.1%} of the cap was left after an eviction": self.least < 0.7 * self.cap,
             f"{len(self.missed)} pinned chunks were missed": self.missed,
             f"{wrong} pinned prompts do not read back": wrong,
+            "the writer died": self.died,
             f"{writer.failed} stores failed": writer.failed,
             f"stores were {writer.late:.0f} s late": writer.late > 10,
             f"only {writer.stored / MIB:.0f} MiB were stored": writer.stored < 1.5 * self.cap,

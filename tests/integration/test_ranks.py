@@ -412,5 +412,7 @@ def test_a_body_with_a_rank_is_the_client_s_but_for_that(workers, kvway):
         before = dice.choice(["", "", "\ufeff"]) + dice.choice(["", " ", "\r\n\t "]) + "{"
         members = [f'"m{i}" : {some_json(dice, 1)}' for i in range(dice.randrange(3))] + ['"text": "a"']
         rest = dice.choice(["", " ", "\n"]) + ", ".join(dice.sample(members, len(members))) + dice.choice(["}", "}\n"])
-        assert router.ask("POST", "/generate", [pin], body=(before + rest).encode()).status == 200
+        body = (before + rest).encode()
+        how = {"body": body} if dice.random() < 0.5 else {"chunks": [body[:3], body[3:]]}
+        assert router.ask("POST", "/generate", [pin], **how).status == 200
         assert got.pop() == (before + '"routed_dp_rank":1,' + rest).encode()
