@@ -53,7 +53,7 @@ struct kvw_moved kvw_history_moved(
 		now.transfers -= before.transfers;
 		now.recomputed -= before.recomputed;
 	}
-	/* A worker's metrics tell of a recomputed prompt later than its answer does. */
+	/* A worker's metrics show a recomputed prompt later than its answer does. */
 	if (now.transfers < now.recomputed)
 		now.transfers = now.recomputed;
 	return now;
