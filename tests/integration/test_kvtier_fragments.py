@@ -14,6 +14,7 @@ import pytest
 
 from rig.kvtier_plan import BLOCK, FakeAsker, output_of
 from rig.router import BUILD
+from rig.wait import until
 from test_kvtier import kvtier
 
 from kvtier import blending, copier, fragments, library, settings  # noqa: E402
@@ -552,8 +553,7 @@ def test_another_machine_has_them_from_redis_or_misses(redis):
         made.append((cache, fragments.Fragments(cache, CONFIG, "float32", 2, 1, 32, chunk_tokens=CHUNK)))
         return made[-1]
 
-    def loaded(text):
-        cache, found = one()
+    def loaded(text, found):
         return found.load(fragments.Text(text, 500), there.place().at(range(Paged.BLOCKS), 3))
 
     try:
@@ -561,7 +561,8 @@ def test_another_machine_has_them_from_redis_or_misses(redis):
         for text in (A, B):
             assert found.store(fragments.Text(text, 0), paged.place().at(range(Paged.BLOCKS), 0)) == len(text)
         assert cache.drain(20 * 10**9)
-        assert loaded(A) == len(A)
+        cache, found = one()  # misses until it has read the server's table of generations
+        until(lambda: loaded(A, found) == len(A), what="another machine's fragments")
         ids = list(range(Paged.BLOCKS))
         assert [there.values(3 + i, ids) for i in range(len(A))] == [paged.values(i, ids) for i in range(len(A))]
         with redis.connect() as connection:
@@ -572,7 +573,7 @@ def test_another_machine_has_them_from_redis_or_misses(redis):
             flipped = bytearray(values[long[1]])
             flipped[len(flipped) // 2] ^= 4
             connection.cmd("SET", long[1], bytes(flipped))
-        assert loaded(A) + loaded(B) < len(A) + len(B)
+        assert sum(loaded(text, one()[1]) for text in (A, B)) < len(A) + len(B)
     finally:
         for cache, found in made:
             found.close()
