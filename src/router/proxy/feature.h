@@ -161,7 +161,7 @@ struct kvw_tried {
 	/* longest prompt of a worker that refused this one as too long; 0: none did */
 	uint32_t too_long_for;
 	bool full; /* the last worker was full: the request may wait for one with room */
-	bool lists_awaited;    /* the request has waited for newer model lists, or looked at them again */
+	bool lists_awaited;    /* the request has waited for newer model lists, or looked again */
 	uint8_t rank_refusals; /* how often the number of a worker's rank was refused (rank.h) */
 	/* how many workers broke their streams off, presumably because they were full (busy.h) */
 	uint8_t broke_off;
