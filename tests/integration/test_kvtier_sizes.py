@@ -90,9 +90,16 @@ def test_four_ranks_take_what_one_would(start, tmp_path):
         raise AssertionError(rooms)
     nvme = [room["nvme"] for room in rooms]
     assert sum(nvme) <= disk * 0.8 * (1 + SLACK) and max(nvme) <= min(nvme) * (1 + SLACK), rooms
-    ranks[2].end()  # one that is started again has what it had
-    (again,) = start({"rank": 2, "node": {"ranks": 4}})
-    assert abs(again.rooms()["l1"] / l1[2] - 1) <= 2 * SLACK
+    ranks[2].end()
+
+    def again():
+        """Whether rank 2, started again, gets the memory that it had: not while another program holds gigabytes."""
+        (rank,) = start({"rank": 2, "node": {"ranks": 4}})
+        room = rank.rooms()["l1"]
+        rank.end()
+        return abs(room / l1[2] - 1) <= 2 * SLACK
+
+    until(again, 60, "the memory that rank 2 had")
 
 
 def test_engines_that_know_nothing_of_each_other(start, tmp_path):
