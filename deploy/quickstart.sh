@@ -216,7 +216,8 @@ build_all() {
 			fail "'$tool' is not installed" "The list of what is needed: deploy/packages.sh --list build demo"
 	done
 	if [ ! -f "$build/build.ninja" ]; then
-		say "building kvway (once; about a minute on two cores)"
+		say "building kvway (once; about a minute on two idle cores)"
+		note "${log#"$root"/} shows how far it is"
 		if ! meson setup "$build" "$root" --buildtype=release -Dtests=false >"$log" 2>&1; then
 			tail_of "$log"
 			fail "the build could not be configured" "The whole log: $log"
