@@ -347,6 +347,14 @@ static const struct {
 
 enum { COMMANDS = sizeof(commands) / sizeof(commands[0]) };
 
+/* Returns whether a word is meant as the configuration file. */
+static bool names_yaml(const char *word)
+{
+	const char *ending = strrchr(word, '.');
+
+	return ending != NULL && (strcmp(ending, ".yaml") == 0 || strcmp(ending, ".yml") == 0);
+}
+
 /* Reads words that are not flags: at most one of `check` and `render`; `commands` were handled
  * before. */
 static void read_words(struct reader *r, int argc, char **argv)
@@ -378,7 +386,9 @@ static void read_words(struct reader *r, int argc, char **argv)
 			fprintf(r->err, "%s `%s`", k == 0 ? "" : last ? " or" : ",",
 				commands[k].name);
 		}
-		if (near.best != NULL)
+		if (r->cli->config_path == NULL && names_yaml(argv[i]))
+			fprintf(r->err, "; did you mean `-c %s`?", argv[i]);
+		else if (near.best != NULL)
 			fprintf(r->err, "; did you mean `%s`?", near.best);
 		fputc('\n', r->err);
 		fail_usage(r);

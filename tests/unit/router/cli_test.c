@@ -73,6 +73,7 @@ static const struct wrong wrongs[] = {
 	{"chekc", EXPECTED("chekc") "; did you mean `check`?"},
 	{"-c f.yaml explain", EXPECTED("explain") "; did you mean `explain`?\n"},
 	{"-c f.yaml worker", EXPECTED("worker") "; did you mean `workers`?\n"},
+	{"check kvway.yaml", EXPECTED("kvway.yaml") "; did you mean `-c kvway.yaml`?\n"},
 	{"check check -c f", "kvway: found `check`, expected flags"},
 	{"serve -c f", EXPECTED("serve") "\n"},
 	{"kye new a", EXPECTED("kye") "; did you mean `key`?\n"},
