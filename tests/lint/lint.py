@@ -262,7 +262,7 @@ def keys():
         text = reference.read_text()
         for key in paths:
             if key not in text:
-                yield f"config/REFERENCE.md: {key} is missing; generate it again"
+                yield f"config/REFERENCE.md: {key} is missing: run `ninja -C BUILD reference`"
     else:
         yield "config/REFERENCE.md: missing"
 
