@@ -284,7 +284,7 @@ ROUTER = [
             (total("kvway_refused_deadline_total"), "deadline"), (total("kvway_refused_queue_full_total"), "queue full")),
         panel("Share refused", "percentunit", (share(REFUSED), "refused")),
         panel("Refused for lack of room", "reqps", (total("kvway_body_memory_refused_total"), "body memory"),
-            (total("kvway_connections_refused_total"), "connections"), (total("kvway_bad_requests_total"), "not valid HTTP")),
+            (total("kvway_connections_refused_total"), "connections"), (total("kvway_bad_requests_total"), "4xx by kvway itself")),
     ]),
     ("Errors", [
         panel("Failed requests", "reqps", (f"sum by (worker, status, end) ({FAILURES})", "{{worker}} {{status}} {{end}}"),
