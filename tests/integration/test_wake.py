@@ -117,6 +117,7 @@ def asleep(kvway, fleet, hook):
 def test_a_fleet_scaled_to_zero_is_no_error(asleep):
     router = asleep()
     assert wait_problem(router, "no_worker")["severity"] == "note"
+    assert router.metric("kvway_wake_ready") == 1
     top = command(router, "top", "--once")
     assert top.returncode == 0 and "the first request for a model wakes one" in top.stdout, top
 
@@ -210,7 +211,7 @@ def test_a_webhook_that_fails_is_called_again(asleep, hook, fleet, workers):
     assert 'why="status 500"' in router.log()
     until(lambda: len(hook.calls) == 2, 10, "called again")
     until(lambda: "last_call" not in health(router)["waking"][0])
-    assert router.metric("kvway_wake_calls_total") == 2
+    assert router.metric("kvway_wake_calls_total") == 2 and router.metric("kvway_wake_ready") == 1
     fleet.set(worker)
     assert finish(client) == [200]
     assert len(hook.calls) == 2
@@ -221,6 +222,7 @@ def test_a_webhook_says_when_it_may_be_called_again(asleep, hook):
     hook.statuses = [(503, {"Retry-After": "3"}), (307, {"Location": hook.url + "&again=1"})]
     router = asleep()
     client = send(router)
+    until(lambda: router.metric("kvway_wake_ready") == 0)
     until(lambda: len(hook.calls) == 3, 15, "called three times")
     first, second, third = hook.times
     assert second - first > 2.9 and third - second > 1.9
@@ -299,7 +301,7 @@ def test_each_model_is_woken_for_itself(asleep, hook, fleet, workers):
 def test_without_hold_nothing_waits(asleep, hook, fleet, workers):
     (worker,) = workers(1)
     router = asleep(hold="0s")
-    assert router.ask("GET", "/ready").status == 503
+    assert router.ask("GET", "/ready").status == 503 and router.metric("kvway_wake_ready") == 0
     assert router.ask("POST", CHAT, body=chat_body()).json()["error"]["message"] == (
         "the models of some workers are not known yet"
     )

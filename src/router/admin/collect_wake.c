@@ -16,6 +16,15 @@ static void collect_held(struct kvw_collect *collect, const struct kvw_wakes *wa
 				&collect->out, "model", model->name, atomic_load(&model->held));
 }
 
+/* Returns whether requests wake workers, and none had to wait for one in vain. */
+static bool is_ready(const struct kvw_collect *collect, const struct kvw_wakes *wakes)
+{
+	const struct kvw_config *config = collect->metrics->fleet->config;
+
+	return config->discovery_wake_hold_ms > 0 && kvw_wakes_any(wakes, config) &&
+	       kvw_wakes_stuck(wakes, config->discovery_wake_hold_ms, collect->now_ns) == NULL;
+}
+
 void kvw_collect_wake(struct kvw_collect *collect)
 {
 	const struct kvw_wakes *wakes = collect->metrics->fleet->wakes;
@@ -39,6 +48,9 @@ void kvw_collect_wake(struct kvw_collect *collect)
 			kvw_sample_named(&collect->out, "result",
 				kvw_wake_result_name((enum kvw_wake_result)i),
 				atomic_load(&wakes->results[i]));
+		break;
+	case KVW_OF_WAKE_READY:
+		kvw_sample_u64(&collect->out, NULL, 0, is_ready(collect, wakes));
 		break;
 	default:
 		abort(); /* cannot happen: metrics.def gives this collector another arg */

@@ -13,23 +13,13 @@
 
 /* --- the fleet --- */
 
-/* Returns whether the last call to wake the model failed, or no worker came in the time that
- * requests wait. */
-static bool is_stuck(const struct kvw_wake_model *model, int64_t hold_ms, int64_t now_ns)
-{
-	int64_t since_ns = atomic_load(&model->asleep_ns);
-
-	return atomic_load(&model->failed) ||
-	       (since_ns != 0 && now_ns - since_ns > hold_ms * KVW_NS_PER_MS);
-}
-
 /* Adds that the fleet is scaled to zero, or sleeps. False: it is neither, or requests would not
  * wake it. */
 static bool add_fleet_asleep(struct kvw_problems *problems)
 {
 	const struct kvw_workers_now *workers = problems->facts->workers;
 	const struct kvw_fleet *fleet = ADMIN(problems)->deps->fleet;
-	const struct kvw_wake_model *model = atomic_load(&fleet->wakes->first);
+	const struct kvw_wake_model *model;
 
 	for (size_t i = 0; i < workers->list.count; i++)
 		if (workers->items[i].worker != NULL && !workers->items[i].leaves &&
@@ -38,9 +28,8 @@ static bool add_fleet_asleep(struct kvw_problems *problems)
 	if (fleet->config->discovery_wake_hold_ms == 0 ||
 		!kvw_wakes_any(fleet->wakes, fleet->config))
 		return false;
-	while (model != NULL && !is_stuck(model, fleet->config->discovery_wake_hold_ms,
-					 problems->facts->now_ns))
-		model = model->next;
+	model = kvw_wakes_stuck(fleet->wakes, fleet->config->discovery_wake_hold_ms,
+		problems->facts->now_ns);
 	if (model != NULL)
 		kvw_problem_add(problems, KVW_SEVERITY_ERROR, "no_worker", NULL,
 			"All workers are asleep, and none could be woken.\n"

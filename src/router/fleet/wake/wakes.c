@@ -9,6 +9,8 @@
 
 #include <xxhash.h>
 
+#include "base/clock.h"
+
 static struct kvw_wake_model *first_of(const struct kvw_wakes *wakes)
 {
 	return atomic_load_explicit(&wakes->first, memory_order_acquire);
@@ -134,6 +136,21 @@ bool kvw_wakes_any(const struct kvw_wakes *wakes, const struct kvw_config *confi
 		if (config->pools[i].models.count > 0)
 			return true;
 	return false;
+}
+
+const struct kvw_wake_model *kvw_wakes_stuck(
+	const struct kvw_wakes *wakes, int64_t hold_ms, int64_t now_ns)
+{
+	const struct kvw_wake_model *model = first_of(wakes);
+
+	for (; model != NULL; model = model->next) {
+		int64_t since_ns = atomic_load_explicit(&model->asleep_ns, memory_order_relaxed);
+
+		if (atomic_load_explicit(&model->failed, memory_order_relaxed) ||
+			(since_ns != 0 && now_ns - since_ns > hold_ms * KVW_NS_PER_MS))
+			break;
+	}
+	return model;
 }
 
 void kvw_wakes_hold(struct kvw_wake_model *model)

@@ -74,6 +74,10 @@ struct kvw_wake_model *kvw_wakes_find(
 /* Returns whether any model is known. */
 bool kvw_wakes_any(const struct kvw_wakes *wakes, const struct kvw_config *config);
 
+/* Returns a model for which the last call failed, or no worker came in the time that requests wait;
+ * NULL: there is none. */
+const struct kvw_wake_model *kvw_wakes_stuck(
+	const struct kvw_wakes *wakes, int64_t hold_ms, int64_t now_ns);
 /* Begin and end the wait of a request; not used for REFUSED. */
 void kvw_wakes_hold(struct kvw_wake_model *model);
 void kvw_wakes_release(struct kvw_wakes *wakes, struct kvw_wake_model *model,

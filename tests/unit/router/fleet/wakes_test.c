@@ -104,6 +104,22 @@ START_TEST(what_waits_is_counted)
 }
 END_TEST
 
+/* Requests wait no longer than hold, so a waking that takes longer was in vain. */
+START_TEST(a_waking_is_stuck_after_a_failure_or_hold)
+{
+	const struct kvw_config config = {.discovery_wake_models = {.items = b, .count = 2}};
+	struct kvw_wake_model *first = find(&config, "b"), *second = find(&config, "c");
+
+	ck_assert_ptr_null(kvw_wakes_stuck(wakes, 1000, INT64_C(5000000000)));
+	second->asleep_ns = INT64_C(4000000000);
+	ck_assert_ptr_null(kvw_wakes_stuck(wakes, 1000, INT64_C(5000000000)));
+	ck_assert_ptr_eq(kvw_wakes_stuck(wakes, 1000, INT64_C(5000000001)), second);
+	second->asleep_ns = 0;
+	first->failed = true;
+	ck_assert_ptr_eq(kvw_wakes_stuck(wakes, 1000, INT64_C(5000000000)), first);
+}
+END_TEST
+
 int main(void)
 {
 	TCase *tests = tcase_create("wakes");
@@ -113,5 +129,6 @@ int main(void)
 	tcase_add_test(tests, no_more_are_remembered_than_there_is_room_for);
 	tcase_add_test(tests, pools_of_a_model_are_those_that_name_it_or_else_those_that_name_none);
 	tcase_add_test(tests, what_waits_is_counted);
+	tcase_add_test(tests, a_waking_is_stuck_after_a_failure_or_hold);
 	return run_tcase("wakes", tests);
 }
