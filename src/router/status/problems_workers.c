@@ -97,12 +97,33 @@ static void add_down(struct kvw_problems *problems, const struct kvw_worker *wor
 			      "it back by itself.");
 }
 
+/* Adds that a worker sleeps, with the command that wakes it at this configuration's address. */
+static void add_asleep(struct kvw_problems *problems, const struct kvw_worker_fact *fact)
+{
+	const struct kvw_config *config = ADMIN(problems)->deps->config;
+	const char *trust = config->admin_tls_certificate;
+	bool keys = ADMIN(problems)->deps->admin_auth != NULL, tls = trust[0] != '\0',
+	     certified = tls && config->admin_tls_client_ca[0] != '\0' &&
+			 config->admin_tls_client_certificate == KVW_CLIENT_CERTIFICATE_REQUIRED;
+
+	kvw_problem_add(problems, KVW_SEVERITY_WARNING, "worker_asleep", fact->worker->url,
+		"%s is asleep: it gets no requests.\n"
+		"It is in vLLM's sleep mode, by its own metrics or by a request that went "
+		"through kvway.\n"
+		"Wake it: curl -X POST%s%s%s%s -H '%s' "
+		"'%s://%s/broadcast/wake_up?workers=%.*s'%s%s.",
+		fact->worker->url, tls ? " --cacert '" : "", trust, tls ? "'" : "",
+		certified ? " --cert CLIENT.pem --key CLIENT.key" : "",
+		keys ? "Authorization: Bearer KEY" : "X-Requested-With: curl",
+		tls ? "https" : "http", config->admin_listen, (int)fact->id.len, fact->id.data,
+		keys ? ", with a key of admin.keys_file as KEY" : "",
+		certified ? ", with a certificate by admin.tls.client_ca as CLIENT" : "");
+}
+
 /* Adds why a worker gets no requests although it answers. */
 static void add_barred(
 	struct kvw_problems *problems, const struct kvw_worker_fact *fact, uint8_t barred)
 {
-	const struct kvw_config *config = ADMIN(problems)->deps->config;
-	bool keys = ADMIN(problems)->deps->admin_auth != NULL;
 	const char *url = fact->worker->url;
 	int id_len = (int)fact->id.len;
 
@@ -125,16 +146,7 @@ static void add_barred(
 			"Give it requests again: kvway workers undrain %.*s.",
 			url, id_len, fact->id.data);
 	else
-		kvw_problem_add(problems, KVW_SEVERITY_WARNING, "worker_asleep", url,
-			"%s is asleep: it gets no requests.\n"
-			"It is in vLLM's sleep mode, by its own metrics or by a request that went "
-			"through kvway.\n"
-			"Wake it: curl -X POST -H '%s' "
-			"'%s://%s/broadcast/wake_up?workers=%.*s'%s.",
-			url, keys ? "Authorization: Bearer KEY" : "X-Requested-With: curl",
-			config->admin_tls_certificate[0] != '\0' ? "https" : "http",
-			config->admin_listen, id_len, fact->id.data,
-			keys ? ", with a key of admin.keys_file as KEY" : "");
+		add_asleep(problems, fact);
 }
 
 static void find_out(struct kvw_problems *problems, const struct kvw_worker_fact *fact)

@@ -25,6 +25,7 @@ void fixture_init(struct fixture *fixture, uint16_t first_port)
 	fixture->config.worker_count = FIXTURE_WORKERS;
 	fixture->config.admin_listen = any_port;
 	fixture->config.admin_tls_certificate = nothing;
+	fixture->config.admin_tls_client_ca = nothing;
 	fixture->config.discovery_file = nothing;
 	fixture->config.health_path = health;
 	fixture->config.health_interval_ms = 60000;

@@ -407,9 +407,17 @@ START_TEST(the_command_that_wakes_a_worker_has_what_the_address_asks_for)
 	what = json_string_value(json_object_get(
 		look_for(&scene, KVW_SEVERITY_WARNING, "worker_asleep"), "do"));
 	ck_assert_str_eq(what,
-		"Wake it: curl -X POST -H 'Authorization: Bearer KEY' "
+		"Wake it: curl -X POST --cacert '/c.pem' -H 'Authorization: Bearer KEY' "
 		"'https://10.0.0.1:9090/broadcast/wake_up?workers=127.0.0.1:1', with a key of "
 		"admin.keys_file as KEY.");
+	scene.fixture.config.admin_tls_client_ca = certificate;
+	what = json_string_value(json_object_get(
+		look_for(&scene, KVW_SEVERITY_WARNING, "worker_asleep"), "do"));
+	ck_assert_str_eq(what,
+		"Wake it: curl -X POST --cacert '/c.pem' --cert CLIENT.pem --key CLIENT.key "
+		"-H 'Authorization: Bearer KEY' "
+		"'https://10.0.0.1:9090/broadcast/wake_up?workers=127.0.0.1:1', with a key of "
+		"admin.keys_file as KEY, with a certificate by admin.tls.client_ca as CLIENT.");
 	end_scene(&scene);
 }
 END_TEST
