@@ -1,7 +1,7 @@
 /*
  * engine_fields.c - the table of members that control the engine.
  *
- * The members are those of vLLM 0.32 and SGLang. `extra_args` is a member of `sampling_params`,
+ * The members are those of vLLM 0.32 and SGLang 0.5. `extra_args` is a member of `sampling_params`,
  * where vLLM's /inference/v1/generate has it in place of vllm_xargs; all others are top-level
  * members.
  */
@@ -19,11 +19,18 @@ static const struct {
 	{"bootstrap_host", "null"},
 	{"bootstrap_port", "null"},
 	{"bootstrap_room", "null"},
+	{"bootstrap_pair_key", "null"},
+	{"decode_tp_size", "null"},
+	{"disagg_prefill_dp_rank", "null"},
+	{"kv_router_hint", "null"},
+	{"encoder_urls", "null"},
+	{"http_worker_ipc", "null"}, /* the process that gets the answer */
 	/* Passed on to the engine's plug-ins; may contain KV parameters, too. */
 	{"vllm_xargs", "null"},
 	{"extra_args", "null"},
 	{"custom_logit_processor", "null"}, /* executable code */
 	{"lora_path", "null"},              /* names a model other than the one in `model` */
+	{"lora_id", "null"},
 };
 
 uint32_t kvw_engine_field(const char *name, size_t len)

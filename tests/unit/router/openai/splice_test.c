@@ -111,6 +111,12 @@ START_TEST(test_what_directs_the_engine_says_nothing)
 		"{\"metadata\":{\"priority\":1,\"vllm_xargs\":2},\"user\":\"priority\"}");
 	expect_stripped(KVW_API_CHAT, all & ~(UINT32_C(1) << priority), "{\"priority\":7,\"lora_path\":\"x\"}",
 		"{\"priority\":7,\"lora_path\":null}");
+	/* SGLang's: a peer's address, an encoder's, the socket of the process that answers. */
+	expect_stripped(KVW_API_GENERATE, all,
+		"{\"text\":\"a\",\"kv_router_hint\":{\"source_control_endpoint\":\"h\"},\"encoder_urls\":[\"http://h\"],"
+		"\"http_worker_ipc\":\"ipc:///x\",\"bootstrap_pair_key\":\"k\",\"rid\":\"r\"}",
+		"{\"text\":\"a\",\"kv_router_hint\":null,\"encoder_urls\":null,"
+		"\"http_worker_ipc\":null,\"bootstrap_pair_key\":null,\"rid\":\"r\"}");
 	expect_stripped(KVW_API_CHAT, 0, "{\"priority\":7,\"vllm_xargs\":{}}", "{\"priority\":7,\"vllm_xargs\":{}}");
 	expect_stripped(KVW_API_AUDIO, all,
 		"--B\r\nContent-Disposition: form-data; name=\"vllm_xargs\"\r\n\r\n{\"a\":1}\r\n"
