@@ -603,6 +603,27 @@ static void check_scale(const struct kvb_replay_options *o)
 	exit(2);
 }
 
+/* Ends the program where a worker's KV cache cannot hold each request alone. */
+static void check_kv(const struct kvb_replay_options *o, const struct kvb_jobs *jobs)
+{
+	uint32_t room = o->fleet.kv_tokens / o->fleet.block_size * o->fleet.block_size;
+	uint64_t longest = 0;
+
+	for (size_t i = 0; i < jobs->count; i++) {
+		uint64_t tokens = (uint64_t)jobs->items[i].input + jobs->items[i].output;
+
+		longest = tokens > longest ? tokens : longest;
+	}
+	if (longest <= room)
+		return;
+	fprintf(stderr,
+		"kvb-replay: --kv-tokens: found %" PRIu32 ", expected at least the %" PRIu64
+		" tokens of the longest request (prompt and answer), in whole blocks of %" PRIu32
+		"\n",
+		o->fleet.kv_tokens, longest, o->fleet.block_size);
+	exit(2);
+}
+
 int main(int argc, char **argv)
 {
 	struct kvb_replay_options o = parse(argc, argv);
@@ -646,6 +667,7 @@ int main(int argc, char **argv)
 	config = load_config(o.config);
 	set_whole(&o.fleet.pd, config);
 	make_jobs(&o, &jobs);
+	check_kv(&o, &jobs);
 	jobs.retry = o.retry != NULL ? strcmp(o.retry, "on") == 0 : kvb_jobs_closed_loop(&jobs);
 	if (policy == NULL)
 		result = kvb_replay_limit(&o.fleet, &jobs, late);

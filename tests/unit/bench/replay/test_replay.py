@@ -33,6 +33,11 @@ def main(bench, build):
     with tempfile.TemporaryDirectory() as folder:
         trace, plot = os.path.join(folder, "t.jsonl"), os.path.join(folder, "p.svg")
         write_trace(trace)
+        small = subprocess.run(
+            [os.path.join(build, "bench/replay/kvb-replay"), "--trace", trace, "--kv-tokens", "4096"],
+            capture_output=True, text=True, check=False)
+        assert small.returncode == 2, small
+        assert "--kv-tokens: found 4096, expected at least the 6064 tokens" in small.stderr, small
         lines, text = run(bench, build, "--trace", trace, "--scale", "1,2", "--plot", plot,
                           "--policies", "kvway,round_robin,cache_aware,limit")
         value = {(line["policy"], line["scale"], line["metric"]): line["value"]
