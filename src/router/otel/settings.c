@@ -14,6 +14,7 @@
 
 #include "base/hex.h"
 #include "base/log.h"
+#include "config/schema.h"
 
 #define RATIO_ALL  (UINT64_C(1) << 56) /* trace.h: `below` for every request */
 #define PATH       "/v1/traces"
@@ -205,34 +206,42 @@ static enum kvw_err make_endpoint(const struct source *from, struct kvw_otel_set
 	return whole ? copy_text(url, &out->endpoint) : join_path(url, &out->endpoint);
 }
 
-/* Returns what the key says, or, where that is the default (0), the place of the variable's value
- * among two. */
-static int choose(const struct source *from, int key, const char *what, const char *const words[2])
+/* Returns whether the key has its default, so that a variable counts. */
+static bool is_usual(const struct source *from, enum kvw_key_index key)
 {
+	char text[KVW_KEY_PRINT];
+
+	kvw_key_print(&kvw_keys[key], from->config, text);
+	return strcmp(text, kvw_keys[key].def) == 0;
+}
+
+/* Returns the value of the variable's word where the key, which has two words, has its default;
+ * else `said`, the key's value. */
+static int choose(
+	const struct source *from, enum kvw_key_index key, int said, const char *what)
+{
+	const struct kvw_word *words = kvw_keys[key].type->words;
 	char name[64], expected[64];
 	const char *value = exporter_value(from, what, name);
 
-	if (key != 0 || value == NULL || strcmp(value, words[0]) == 0)
-		return key;
-	if (strcmp(value, words[1]) == 0)
-		return 1;
-	(void)snprintf(expected, sizeof(expected), "%s or %s", words[0], words[1]);
+	if (value == NULL || !is_usual(from, key))
+		return said;
+	for (int i = 0; i < 2; i++)
+		if (strcmp(value, words[i].name) == 0)
+			return words[i].value;
+	(void)snprintf(expected, sizeof(expected), "%s or %s", words[0].name, words[1].name);
 	warn_of(name, value, expected);
-	return key;
+	return said;
 }
 
 static void make_form(const struct source *from, struct kvw_otel_settings *out)
 {
-	static const char *const protocols[] = {
-		[KVW_OTLP_PROTOBUF] = "http/protobuf", [KVW_OTLP_JSON] = "http/json"};
-	static const char *const compressions[] = {
-		[KVW_OTLP_PLAIN] = "none", [KVW_OTLP_GZIP] = "gzip"};
 	const struct kvw_config *config = from->config;
 
-	out->protocol = (enum kvw_otlp_protocol)choose(
-		from, (int)config->tracing_protocol, "PROTOCOL", protocols);
-	out->compression = (enum kvw_otlp_compression)choose(
-		from, (int)config->tracing_compression, "COMPRESSION", compressions);
+	out->protocol = (enum kvw_otlp_protocol)choose(from, KVW_KEY_tracing_protocol,
+		(int)config->tracing_protocol, "PROTOCOL");
+	out->compression = (enum kvw_otlp_compression)choose(from, KVW_KEY_tracing_compression,
+		(int)config->tracing_compression, "COMPRESSION");
 }
 
 static void make_timeout(const struct source *from, struct kvw_otel_settings *out)
@@ -242,7 +251,7 @@ static void make_timeout(const struct source *from, struct kvw_otel_settings *ou
 	long ms;
 
 	out->timeout_ms = from->config->tracing_timeout_ms;
-	if (value == NULL || out->timeout_ms != 10000)
+	if (value == NULL || !is_usual(from, KVW_KEY_tracing_timeout_ms))
 		return;
 	ms = strtol(value, &end, 10);
 	if (*end != '\0' || ms < 100 || ms > 60000)
@@ -280,19 +289,20 @@ static enum kvw_err make_resource(const struct source *from, struct kvw_otel_set
 					: read_pairs("OTEL_RESOURCE_ATTRIBUTES", list,
 						  out->resource, &out->resource_count);
 	const char *variable = value_of(from, "OTEL_SERVICE_NAME");
+	bool usual = is_usual(from, KVW_KEY_tracing_service_name);
 
 	if (err != KVW_OK)
 		return err;
-	for (size_t i = 0; strcmp(name, "kvway") == 0 && i < out->resource_count; i++)
-		if (strcmp(out->resource[i].name, "service.name") == 0)
-			name = out->resource[i].value;
-	if (strcmp(from->config->tracing_service_name, "kvway") == 0 && variable != NULL)
+	for (size_t i = out->resource_count; usual && i > 0; i--)
+		if (strcmp(out->resource[i - 1].name, "service.name") == 0)
+			name = out->resource[i - 1].value;
+	if (usual && variable != NULL)
 		name = variable;
 	if (strlen(name) > SERVICE_NAME_MOST) {
 		kvw_warn("otel",
 			"the service's name does not count bytes=%zu expected=\"at most %d\"",
 			strlen(name), SERVICE_NAME_MOST);
-		name = "kvway";
+		name = kvw_keys[KVW_KEY_tracing_service_name].def;
 	}
 	return copy_text(name, &out->service_name);
 }
@@ -356,7 +366,7 @@ static void make_sampling(const struct source *from, size_t loops, struct kvw_tr
 		.failed = config->tracing_failed,
 		.tail_per_second = (uint32_t)((tail + loops - 1) / loops),
 	};
-	if (config->tracing_ratio == 0.1 && config->tracing_follow_parent)
+	if (is_usual(from, KVW_KEY_tracing_ratio) && is_usual(from, KVW_KEY_tracing_follow_parent))
 		take_sampler(from, out);
 }
 
