@@ -2,6 +2,7 @@
  * advance_test.c - exchanges at moments when two things end at once.
  */
 #include <check.h>
+#include <poll.h>
 #include <string.h>
 #include <sys/socket.h>
 
@@ -124,6 +125,44 @@ START_TEST(a_refused_body_is_answered_once_whatever_its_request_waits_for)
 }
 END_TEST
 
+static struct kvw_worker *newcomer;
+static const struct kvw_strategy_ops *usual;
+
+/* Finds no worker, and then the newcomer's list of models is read. */
+static enum kvw_err pick_before_list(struct kvw_strategy *self, const struct kvw_route_request *request,
+	const struct kvw_candidates *set, int64_t now_ns, struct kvw_decision *out)
+{
+	static const char *const models[] = {"tiny"};
+	enum kvw_err err = usual->pick(self, request, set, now_ns, out);
+
+	if (err == KVW_ENOWORKER)
+		ck_assert_int_eq(kvw_fleet_set_models(f.fleet, newcomer, models, 1), KVW_OK);
+	return err;
+}
+
+START_TEST(a_worker_whose_list_comes_during_the_search_gets_the_request)
+{
+	/* A reload had replaced the model's worker: 503, as the newcomer was neither in the candidates nor awaited any more. */
+	struct kvw_strategy_ops ops = *f.strategy->ops;
+	struct pollfd wait = {.events = POLLIN};
+
+	usual = f.strategy->ops;
+	ops.pick = pick_before_list;
+	f.strategy->ops = &ops;
+	newcomer = loop_fixture_join(&f);
+	loop_fixture_bar(&f, 0, true);
+	say(peer, "POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: 29\r\n\r\n{\"model\":\"tiny\",\"prompt\":\"a\"}");
+	wait.fd = f.second;
+	ck_assert_int_eq(poll(&wait, 1, 0), 1);
+	connection = accept(f.second, NULL, NULL);
+	ck_assert_int_ge(connection, 0);
+	loop_fixture_turn(&f);
+	ck_assert_ptr_nonnull(client->exchange);
+	ck_assert_int_eq(client->exchange->request_state, KVW_REQUEST_SENT);
+	f.strategy->ops = usual;
+}
+END_TEST
+
 int main(void)
 {
 	TCase *tcase = tcase_create("advance");
@@ -133,5 +172,6 @@ int main(void)
 	tcase_add_test(tcase, a_whole_answer_outlives_the_time_of_its_request);
 	tcase_add_test(tcase, an_answer_that_a_client_has_not_taken_is_cut_at_once_when_kvway_ends);
 	tcase_add_test(tcase, a_refused_body_is_answered_once_whatever_its_request_waits_for);
+	tcase_add_test(tcase, a_worker_whose_list_comes_during_the_search_gets_the_request);
 	return run_tcase("advance", tcase);
 }

@@ -101,6 +101,21 @@ void loop_fixture_init_divided(struct loop_fixture *f)
 	begin(f, workers);
 }
 
+struct kvw_worker *loop_fixture_join(struct loop_fixture *f)
+{
+	struct kvw_worker_config config = f->config->workers[0];
+	struct kvw_worker *worker = NULL;
+	char url[64], why[128];
+	uint16_t port;
+
+	f->second = listen_on_loopback(&port);
+	(void)snprintf(url, sizeof(url), "http://127.0.0.1:%u", port);
+	config.url = url;
+	config.models = (struct kvw_strings){NULL, 0};
+	EXPECT(kvw_fleet_add(f->fleet, &config, why, sizeof(why), &worker) == KVW_OK);
+	return worker;
+}
+
 void loop_fixture_bar(struct loop_fixture *f, size_t worker, bool barred)
 {
 	atomic_store(&f->fleet->workers[worker]->barred, barred ? KVW_BARRED_DRAINING : 0);

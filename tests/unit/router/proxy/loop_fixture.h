@@ -46,6 +46,8 @@ struct kvw_client *loop_fixture_client(struct loop_fixture *f, int *peer);
 /* The same where the loop may be unable to take it. */
 void loop_fixture_offer(struct loop_fixture *f, int *peer);
 
+/* A second worker joins, whose models are not known yet. */
+struct kvw_worker *loop_fixture_join(struct loop_fixture *f);
 /* The worker of that index gets no new requests, or does again. */
 void loop_fixture_bar(struct loop_fixture *f, size_t worker, bool barred);
 
