@@ -186,8 +186,8 @@ static void collect(struct kvw_ledger *ledger, int64_t wall_s, bool ended)
 		if (ended)
 			collect_page(ledger, &shard->pages[shard->open], hour);
 	}
-	kvw_series_rank(ledger, wall_s);
 	(void)pthread_mutex_unlock(&ledger->lock);
+	kvw_series_rank(ledger, wall_s);
 }
 
 void kvw_ledger_collect(struct kvw_ledger *ledger, int64_t wall_s)

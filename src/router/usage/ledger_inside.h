@@ -60,7 +60,9 @@ void kvw_series_count(struct kvw_ledger *ledger, struct kvw_usage_entry *entry,
 /* Sets the tag of a new entry: the index + 1 of its series, 0: it has none. */
 void kvw_series_tag(
 	struct kvw_ledger *ledger, struct kvw_usage_entry *entry, const struct kvw_user *user);
-/* Gives series to the busiest users of this hour and the last, at most once a minute. */
+
+/* Gives series to the busiest users of this hour and the last, at most once a minute. Takes the
+ * lock to copy the hours, and again to name the users. */
 void kvw_series_rank(struct kvw_ledger *ledger, int64_t wall_s);
 
 #endif

@@ -154,31 +154,66 @@ static void name_busiest(struct kvw_ledger *ledger, const struct kvw_usage_table
 	}
 }
 
+/* Sets the tags of the present hour's entries to the series of now. The lock is held. */
+static void tag_entries(struct kvw_ledger *ledger)
+{
+	struct kvw_usage_table *own = &ledger->hours[ledger->hour_count - 1].own;
+
+	for (size_t i = 0; i < own->count; i++)
+		own->entries[i].tag = 0;
+	for (size_t i = 0; i < ledger->options.named; i++) {
+		struct kvw_usage_series *series = &ledger->series[i];
+		struct kvw_usage_entry *entry =
+			series->taken ? kvw_usage_table_find(own, &series->user) : NULL;
+
+		if (entry != NULL)
+			entry->tag = tag_of(ledger, series);
+	}
+}
+
+/* Copies the tables of this hour and the last. Returns how many there are; 0: it is not time to
+ * rank, or memory is out. */
+static size_t copy_hours(
+	struct kvw_ledger *ledger, int64_t wall_s, struct kvw_usage_table copies[4])
+{
+	const struct kvw_usage_hour *end = ledger->hours + ledger->hour_count;
+	size_t hours = ledger->hour_count < 2 ? ledger->hour_count : 2, count = 0;
+
+	if (ledger->options.named == 0 || hours == 0 || llabs(wall_s - ledger->ranked_s) < RANK_S)
+		return 0;
+	ledger->ranked_s = wall_s;
+	for (const struct kvw_usage_hour *hour = end - hours; hour < end; hour++)
+		if (!kvw_usage_table_copy(&copies[count++], &hour->base) ||
+			!kvw_usage_table_copy(&copies[count++], &hour->own))
+			return 0;
+	return count;
+}
+
 void kvw_series_rank(struct kvw_ledger *ledger, int64_t wall_s)
 {
-	struct kvw_usage_hour *end = ledger->hours + ledger->hour_count;
-	size_t hours = ledger->hour_count < 2 ? ledger->hour_count : 2;
-	struct kvw_usage_table busy;
-	struct ranked *ranks;
+	struct kvw_usage_table busy = {0}, copies[4] = {0};
+	struct ranked *ranks = NULL;
+	size_t count;
 
-	if (ledger->options.named == 0 || hours == 0 || llabs(wall_s - ledger->ranked_s) < RANK_S ||
-		!kvw_usage_table_init(&busy, 4 * ledger->options.entries, false))
-		return;
-	ledger->ranked_s = wall_s;
-	for (struct kvw_usage_hour *hour = end - hours; hour < end; hour++) {
-		kvw_usage_table_merge(&busy, &hour->base, NULL);
-		kvw_usage_table_merge(&busy, &hour->own, NULL);
+	(void)pthread_mutex_lock(&ledger->lock);
+	count = copy_hours(ledger, wall_s, copies);
+	(void)pthread_mutex_unlock(&ledger->lock);
+	if (count > 0 && kvw_usage_table_init(&busy, 4 * ledger->options.entries, false)) {
+		for (size_t i = 0; i < count; i++)
+			kvw_usage_table_merge(&busy, &copies[i], NULL);
+		ranks = rank_entries(&busy);
 	}
-	ranks = rank_entries(&busy);
-	if (ranks != NULL)
+	if (ranks != NULL) {
+		(void)pthread_mutex_lock(&ledger->lock);
 		name_busiest(ledger, &busy, ranks);
+		if (ledger->hour_count > 0)
+			tag_entries(ledger);
+		(void)pthread_mutex_unlock(&ledger->lock);
+	}
 	free(ranks);
 	kvw_usage_table_finish(&busy);
-	for (size_t i = 0; i < end[-1].own.count; i++) {
-		struct kvw_user user = kvw_usage_entry_user(&end[-1].own, &end[-1].own.entries[i]);
-
-		end[-1].own.entries[i].tag = tag_of(ledger, series_of(ledger, &user));
-	}
+	for (size_t i = 0; i < 4; i++)
+		kvw_usage_table_finish(&copies[i]);
 }
 
 /* --- for /metrics --- */
