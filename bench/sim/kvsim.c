@@ -14,6 +14,7 @@
 #include <unistd.h>
 #include <zmq.h>
 
+#include "base/thread.h"
 #include "bench/sim/sim_options.h"
 #include "bench/sim/sim_worker.h"
 
@@ -130,14 +131,10 @@ static bool run(struct loop *loops, uint32_t threads)
 	struct event *ev_term = evsignal_new(loops[0].base, SIGTERM, on_wake, loops[0].base);
 	bool good = ev_int != NULL && ev_term != NULL && event_add(ev_int, NULL) == 0 &&
 		    event_add(ev_term, NULL) == 0;
-	sigset_t all, before;
 
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &before); /* the main thread alone gets signals */
 	for (uint32_t i = 1; good && i < threads; i++)
 		loops[i].started = good =
-			pthread_create(&loops[i].thread, NULL, loop_run, &loops[i]) == 0;
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
+			kvw_thread_start(&loops[i].thread, loop_run, &loops[i]) == 0;
 	if (good)
 		loop_run(&loops[0]);
 	for (uint32_t i = 1; i < threads; i++) {

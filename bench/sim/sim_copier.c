@@ -5,13 +5,13 @@
  * step at once and makes visible what it got; a chunk that finds no room is a chunk that is not cached.
  */
 #include <pthread.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/thread.h"
 #include "bench/sim/sim_copier.h"
 #include "bench/sim/sim_payload.h"
 
@@ -176,7 +176,6 @@ struct kvb_copier *kvb_copier_create(
 	struct kvt *cache, uint32_t chunk_tokens, uint64_t chunk_bytes, bool copies)
 {
 	struct kvb_copier *c = calloc(1, sizeof(*c));
-	sigset_t all, before;
 
 	if (c == NULL)
 		return NULL;
@@ -190,11 +189,8 @@ struct kvb_copier *kvb_copier_create(
 	c->fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	if (copies)
 		c->device = malloc(chunk_bytes);
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &before);
 	c->started = c->fd >= 0 && (!copies || c->device != NULL) &&
-		     pthread_create(&c->thread, NULL, copier_main, c) == 0;
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
+		     kvw_thread_start(&c->thread, copier_main, c) == 0;
 	if (c->started)
 		return c;
 	kvb_copier_destroy(c, NULL);

@@ -15,7 +15,6 @@
 #include <poll.h>
 #include <pthread.h>
 #include <sched.h>
-#include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -26,6 +25,8 @@
 #include <sys/un.h>
 #include <time.h>
 #include <unistd.h>
+
+#include "base/thread.h"
 
 #define NAME       "admin"
 #define PEER_S     1 /* time to send a request, or to take an answer */
@@ -190,13 +191,9 @@ static void *run(void *self)
  * on every processor. */
 static bool start_thread(struct kvt_admin *a)
 {
-	sigset_t all, before;
 	cpu_set_t everywhere;
 
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &before);
-	a->has_thread = pthread_create(&a->thread, NULL, run, a) == 0;
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	a->has_thread = kvw_thread_start(&a->thread, run, a) == 0;
 	if (!a->has_thread)
 		return false;
 	memset(&everywhere, 0xff, sizeof(everywhere));

@@ -10,8 +10,8 @@
  * functions one after another.
  */
 #include <sched.h>
-#include <signal.h>
 
+#include "base/thread.h"
 #include "core/moves.h"
 #include "core/refused.h"
 #include "core/step.h"
@@ -190,19 +190,15 @@ static void run_anywhere(void)
 static enum kvt_status start_thread(
 	pthread_t *thread, void *(*main)(void *), void *self, const char *name)
 {
-	sigset_t all, before;
 	cpu_set_t own;
 	bool bound;
 	int failed;
 
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &before);
 	bound = sched_getaffinity(0, sizeof(own), &own) == 0;
 	run_anywhere(); /* the new thread inherits it */
-	failed = pthread_create(thread, NULL, main, self);
+	failed = kvw_thread_start(thread, main, self);
 	if (bound)
 		sched_setaffinity(0, sizeof(own), &own);
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	if (failed != 0)
 		return KVT_ENOMEM;
 	pthread_setname_np(*thread, name);

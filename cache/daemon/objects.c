@@ -9,7 +9,6 @@
  */
 #include <errno.h>
 #include <poll.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,6 +19,7 @@
 #define OPENSSL_SUPPRESS_DEPRECATED /* for SHA256_*(), which allocate nothing and cannot fail */
 #include <openssl/sha.h>
 
+#include "base/thread.h"
 #include "core/generations.h"
 #include "daemon/objects_parts.h"
 #include "memory/arena.h"
@@ -78,20 +78,16 @@ static enum kvt_status start(struct kvt_objects *o)
 {
 	static void *(*const bodies[KVT_OBJECTS_THREADS])(void *) = {grant, keep};
 	enum kvt_status status = KVT_OK;
-	sigset_t all, before;
 
 	o->wake = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
 	if (o->wake < 0)
 		return KVT_EIO;
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &before);
 	for (int i = 0; i < KVT_OBJECTS_THREADS && status == KVT_OK; i++) {
-		if (pthread_create(&o->threads[i], NULL, bodies[i], o) == 0)
+		if (kvw_thread_start(&o->threads[i], bodies[i], o) == 0)
 			o->thread_count++;
 		else
 			status = KVT_ENOMEM;
 	}
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	return status;
 }
 

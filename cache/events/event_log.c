@@ -16,7 +16,6 @@
  */
 #include <pthread.h>
 #include <sched.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,6 +23,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/thread.h"
 #include "events/event_batch.h"
 #include "events/event_log.h"
 #include "events/event_record.h"
@@ -315,7 +315,6 @@ size_t kvt_event_log_step(struct kvt_event_log *log, int64_t *next_ns)
  * on all cores. */
 static bool start_thread(struct kvt_event_log *log)
 {
-	sigset_t all, before;
 	cpu_set_t everywhere;
 	int error;
 
@@ -323,10 +322,7 @@ static bool start_thread(struct kvt_event_log *log)
 	if (log->wake < 0)
 		return false;
 	log->threaded = true; /* set here because the thread reads it */
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &before);
-	error = pthread_create(&log->thread, NULL, run, log);
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	error = kvw_thread_start(&log->thread, run, log);
 	log->threaded = error == 0;
 	if (error != 0)
 		return false;

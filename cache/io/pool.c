@@ -12,11 +12,11 @@
 #include <errno.h>
 #include <pthread.h>
 #include <sched.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <time.h>
 #include <unistd.h>
 
+#include "base/thread.h"
 #include "io/engine.h"
 
 #define MOST_THREADS 32u
@@ -174,14 +174,10 @@ static void pool_destroy(struct kvt_engine *engine)
 /* Starts the threads. One thread is enough; if not all could be started, sets *error. */
 static int start(struct pool *pool, uint32_t wanted)
 {
-	sigset_t all, before;
 	int error = 0;
 
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &before);
 	for (; pool->thread_count < wanted && error == 0; pool->thread_count += error == 0)
-		error = pthread_create(&pool->threads[pool->thread_count], NULL, serve, pool);
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
+		error = kvw_thread_start(&pool->threads[pool->thread_count], serve, pool);
 	return pool->thread_count > 0 ? 0 : error;
 }
 

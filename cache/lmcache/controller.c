@@ -16,7 +16,6 @@
 #include <netdb.h>
 #include <pthread.h>
 #include <sched.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -26,6 +25,7 @@
 #include <unistd.h>
 #include <zmq.h>
 
+#include "base/thread.h"
 #include "lmcache/chunk_names.h"
 #include "lmcache/controller.h"
 #include "lmcache/controller_pins.h"
@@ -452,17 +452,13 @@ static bool open_link(struct kvt_controller *c, const struct kvt_config *config,
  * on all cores. */
 static bool start_thread(struct kvt_controller *c)
 {
-	sigset_t all, before;
 	cpu_set_t everywhere;
 
 	c->wake = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
 	if (c->wake < 0)
 		return false;
 	c->threaded = true; /* set here because the thread reads it */
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &before);
-	c->threaded = pthread_create(&c->thread, NULL, run, c) == 0;
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	c->threaded = kvw_thread_start(&c->thread, run, c) == 0;
 	if (!c->threaded)
 		return false;
 	memset(&everywhere, 0xff, sizeof(everywhere));

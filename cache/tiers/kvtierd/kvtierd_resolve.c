@@ -7,10 +7,11 @@
 #include "tiers/kvtierd/kvtierd_resolve.h"
 
 #include <pthread.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "base/thread.h"
 
 #define AGAIN_NS 5000000000
 
@@ -72,12 +73,7 @@ static void *run(void *arg)
 /* Starts the thread. If that fails, a name keeps the addresses of its first lookup. */
 static void start(struct kvtierd_resolver *r)
 {
-	sigset_t all, before;
-
-	(void)sigfillset(&all);
-	(void)pthread_sigmask(SIG_SETMASK, &all, &before);
-	r->has_thread = pthread_create(&r->thread, NULL, run, r) == 0;
-	(void)pthread_sigmask(SIG_SETMASK, &before, NULL);
+	r->has_thread = kvw_thread_start(&r->thread, run, r) == 0;
 }
 
 enum kvt_status kvtierd_resolver_create(const char *host, uint16_t port, bool threads,

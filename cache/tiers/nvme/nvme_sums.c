@@ -18,11 +18,11 @@
  * helpers, and a failed start means one helper fewer.
  */
 #include <pthread.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "base/thread.h"
 #include "tiers/nvme/nvme.h"
 
 #define AT_ONCE    ((uint64_t)1 << 20)
@@ -210,13 +210,8 @@ static void *help(void *arg)
  * thread may use. */
 static void start_one(struct nvme_sums *c)
 {
-	sigset_t all, before;
-	int failed;
+	int failed = kvw_thread_start(&c->threads[c->helpers], help, c);
 
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &before);
-	failed = pthread_create(&c->threads[c->helpers], NULL, help, c);
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	if (failed != 0) {
 		c->most = c->helpers;
 		return;

@@ -23,7 +23,6 @@
 #include <limits.h>
 #include <poll.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -34,6 +33,7 @@
 #include "admin/access_line.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/thread.h"
 #include "admin/log_ring.h"
 
 #define POLL_MS     50
@@ -212,13 +212,8 @@ static void wake_writer(struct kvw_access_log *log)
 
 static enum kvw_err start_writer(struct kvw_access_log *log)
 {
-	sigset_t all, old;
-	int failed;
+	int failed = kvw_thread_start(&log->thread, writer_main, log);
 
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &old);
-	failed = pthread_create(&log->thread, NULL, writer_main, log);
-	pthread_sigmask(SIG_SETMASK, &old, NULL);
 	if (failed != 0) {
 		errno = failed;
 		return KVW_EIO;

@@ -10,7 +10,6 @@
 
 #include <errno.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
@@ -42,6 +41,7 @@
 #include "admin/workers.h"
 #include "base/log.h"
 #include "base/notify.h"
+#include "base/thread.h"
 #include "fleet/discovery/source.h"
 #include "fleet/members.h"
 #include "fleet/probe.h"
@@ -473,16 +473,10 @@ static enum kvw_err open_desk(struct kvw_admin *admin)
 	return admin->box != NULL && event_add(admin->box, NULL) == 0 ? KVW_OK : KVW_ENOMEM;
 }
 
-/* All signals are blocked, since the main thread handles them. */
 static enum kvw_err start_thread(struct kvw_admin *admin, FILE *errors)
 {
-	sigset_t all, old;
-	int failed;
+	int failed = kvw_thread_start(&admin->thread, control_main, admin);
 
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &old);
-	failed = pthread_create(&admin->thread, NULL, control_main, admin);
-	pthread_sigmask(SIG_SETMASK, &old, NULL);
 	if (failed != 0) {
 		fprintf(errors, "admin: cannot start the control thread: %s\n", strerror(failed));
 		return KVW_EIO;

@@ -16,7 +16,6 @@
 
 #include <errno.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -28,6 +27,7 @@
 #include "base/clock.h"
 #include "feeds/lag.h"
 #include "base/log.h"
+#include "base/thread.h"
 #include "routing/exact.h"
 #include "state/memory.h"
 
@@ -650,13 +650,8 @@ static void *run_feed(void *arg)
 
 static enum kvw_err start_thread(struct kvw_feed *feed, FILE *errors)
 {
-	sigset_t all, before;
-	int rc;
+	int rc = kvw_thread_start(&feed->thread, run_feed, feed);
 
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &before);
-	rc = pthread_create(&feed->thread, NULL, run_feed, feed);
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	if (rc != 0) {
 		fprintf(errors, "cannot start the thread of cache events: %s\n", strerror(rc));
 		return KVW_EIO;

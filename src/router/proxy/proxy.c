@@ -5,7 +5,6 @@
 
 #include <fcntl.h>
 #include <sched.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -13,6 +12,7 @@
 
 #include "base/log.h"
 #include "base/peer.h"
+#include "base/thread.h"
 #include "proxy/loop.h"
 #include "proxy/shared.h"
 #include "server/listen.h"
@@ -88,21 +88,16 @@ static void share_descriptors(struct kvw_shared *shared)
 
 static enum kvw_err start_threads(struct kvw_proxy *proxy)
 {
-	sigset_t all, before;
 	enum kvw_err err = KVW_OK;
 
-	/* Only the main thread handles signals. */
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &before);
 	for (size_t i = 0; i < proxy->loop_count && err == KVW_OK; i++) {
 		struct kvw_loop *loop = &proxy->loops[i];
 
-		if (pthread_create(&loop->thread, NULL, kvw_loop_main, loop) == 0)
+		if (kvw_thread_start(&loop->thread, kvw_loop_main, loop) == 0)
 			loop->started = true;
 		else
 			err = KVW_ENOMEM;
 	}
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	return err;
 }
 

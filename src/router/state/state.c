@@ -9,7 +9,6 @@
 
 #include <errno.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
@@ -17,6 +16,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/thread.h"
 #include "fleet/expected.h"
 #include "state/file.h"
 #include "state/memory.h"
@@ -271,16 +271,10 @@ static void *write_all(void *arg)
 	return NULL;
 }
 
-/* Signals are handled by the main thread, so they are blocked here. */
 bool kvw_state_start_thread(pthread_t *thread, void *(*run)(void *), struct kvw_state *state)
 {
-	sigset_t all, before;
-	int failed;
+	int failed = kvw_thread_start(thread, run, state);
 
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &before);
-	failed = pthread_create(thread, NULL, run, state);
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	if (failed == 0)
 		(void)pthread_setname_np(*thread, "kvway-state");
 	return failed == 0;

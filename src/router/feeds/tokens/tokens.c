@@ -24,7 +24,6 @@
 
 #include <errno.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
@@ -39,6 +38,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/thread.h"
 #include "feeds/tokens/token_job.h"
 
 /* entries live only for this time, since a template may write the date into the prompt */
@@ -418,13 +418,8 @@ static enum kvw_err init_events(struct kvw_tokens *tokens)
 
 static enum kvw_err start_thread(struct kvw_tokens *tokens)
 {
-	sigset_t all, old;
-	int failed;
+	int failed = kvw_thread_start(&tokens->thread, tokenizer_main, tokens);
 
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &old);
-	failed = pthread_create(&tokens->thread, NULL, tokenizer_main, tokens);
-	pthread_sigmask(SIG_SETMASK, &old, NULL);
 	tokens->started = failed == 0;
 	return failed == 0 ? KVW_OK : KVW_ENOMEM;
 }
