@@ -1,5 +1,6 @@
 """The proxies that are measured: kvway and its peers, each started with a written configuration."""
 
+import glob
 import os
 import subprocess
 import time
@@ -54,20 +55,35 @@ def wait_listening(proxy_name, port, process, log_tail, scheme="http"):
         raise BenchError(f"{proxy_name}: {error}\n{log_tail()}") from error
 
 
-def start_haproxy(shop, core, port, workers, limit, logs=False, more="", tls=None):
+def haproxy_tracer():
+    """Returns the path of the tracer that the distribution has for HAProxy's spans; None: it is not installed."""
+    return next(iter(glob.glob("/usr/lib/*/libdd_opentracing_plugin.so")), None)
+
+
+def haproxy_spans(shop, collector, ratio):
+    """Writes what HAProxy needs for spans of this share of its requests; returns its line that turns them on."""
+    tracer = write(shop, "haproxy-tracer.json", fill("haproxy-tracer.json.in", {"COLLECTOR": collector}))
+    path = write(shop, "haproxy-spans.cfg", fill("haproxy-spans.cfg.in", {
+        "TRACER": tracer, "PLUGIN": haproxy_tracer(), "PERCENT": ratio * 100}))
+    return f"filter opentracing id spans config {path}"
+
+
+def start_haproxy(shop, core, port, workers, limit, logs=False, more="", tls=None, spans=""):
     """HAProxy with one thread. Its access log goes to standard output, which is a file. tls: a PEM
-    file with certificate and key."""
-    name = f"haproxy{'-log' if logs else ''}{'-32k' if more else ''}"
+    file with certificate and key; spans: what haproxy_spans() returned."""
+    name = f"haproxy{'-log' if logs else ''}{'-32k' if more else ''}{'-with-spans' if spans else ''}"
     text = fill("haproxy.cfg.in", {
         "PORT": port,
         "MAXCONN": min(20000, (limit - 200) // 2),  # HAProxy needs two descriptors for each connection
         "LOG_TARGET": ("log stdout format raw local0 info" if logs else "") + more,
         "LOG": "log global\n\toption httplog" if logs else "",
         "TLS": f"ssl crt {tls} alpn http/1.1" if tls else "",
+        "SPANS": spans,
         **worker_names(workers)})
     path = write(shop, f"{name}.cfg", text)
     log = f"{name}.out"
-    process = shop.start(["haproxy", "-db", "-f", path], core=core, log=log)
+    # The filter of spans takes every path as below the folder in which HAProxy runs.
+    process = shop.start(["haproxy", "-db", "-f", path], core=core, log=log, cwd="/")
     wait_listening(name, port, process, lambda: shop.log_tail(log), "https" if tls else "http")
     return Proxy(name, port, process, process.pid)
 

@@ -14,8 +14,8 @@ import threading
 import urllib.request
 
 import lib_report as report
-from lib_peers import start_haproxy, start_kvway, start_nginx
-from lib_procs import BenchError, Load, Workshop, cores, raise_descriptor_limit
+from lib_peers import haproxy_spans, haproxy_tracer, start_haproxy, start_kvway, start_nginx
+from lib_procs import BenchError, Load, Workshop, cores, raise_descriptor_limit, wait_ready
 from lib_report import emit, emit_ratios, median_of, say, spread_of, table
 
 STRATEGIES = ("roundrobin", "prefixaware")
@@ -148,47 +148,83 @@ def start_with_keys(stage):
     return proxy
 
 
-def pair_size(stage, bare, other, body_kb, what, peer, **more):
-    """Measures one body size through two kvways, both in each round; prints the table and JSON lines."""
+def pair_size(stage, bare, other, body_kb, what, peer, others=(), **more):
+    """Measures one body size through two kvways, and through others in the same rounds; prints the table, and the JSON
+    lines of the two. Returns the results."""
     options = stage.options
 
     def job(proxy):
         return stage.load.job("requests", port=proxy.port, pid=proxy.pid, body=body_kb * 1024, connections=32,
                               warmup_ms=300, duration_ms=int(options.seconds * 1000))
 
-    results = interleave(stage, [bare, other], job)
+    results = interleave(stage, [bare, other, *others], job)
     table(f"proxy with {what}, {body_kb} KB bodies, 32 connections, {options.rounds} rounds of {options.seconds:g} s",
           ["", "CPU us/request", "spread", "of its core"], cpu_rows(results, "cpu_us_per_request"))
     emit_ratios("proxy", "cpu_us_per_request", "cpu_us_per_request", "us", results[other],
                 {peer: results[bare]}, strategy="prefixaware", body_kb=body_kb, threads=1, **more)
+    return results
 
 
-# Takes messages with spans, reads nothing of them, and answers that all is well.
+# Takes messages with spans, reads nothing of them, and answers that all is well. GET: how many traces a Datadog
+# tracer said that it sent.
 COLLECTOR = """
 import http.server, sys
 class Handler(http.server.BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
+    traces = 0
     def do_POST(self):
         self.rfile.read(int(self.headers["content-length"]))
+        count = self.headers["x-datadog-trace-count"]
+        Handler.traces += int(count or 0)
+        self.answer(b"{}" if count else b"")
+    def do_GET(self):
+        self.answer(b"%d" % self.traces)
+    def answer(self, text):
         self.send_response(200)
-        self.send_header("content-length", "0")
+        self.send_header("content-length", str(len(text)))
         self.end_headers()
+        self.wfile.write(text)
     def log_message(self, *_):
         pass
 http.server.ThreadingHTTPServer(("127.0.0.1", int(sys.argv[1])), Handler).serve_forever()
 """
 
 
-def start_with_traces(stage, ratio):
-    """kvway that exports the spans of this share of its requests to a collector on the load's core."""
+def start_collector(stage):
+    """Starts a collector on the load's core; returns its port."""
     port = stage.take_ports(1)[0]
-    stage.shop.start([sys.executable, "-c", COLLECTOR, str(port)], core=stage.load_core, log="collector.out")
-    taken = stage.take_ports(2)
+    process = stage.shop.start([sys.executable, "-c", COLLECTOR, str(port)], core=stage.load_core, log="collector.out")
+    wait_ready(f"http://127.0.0.1:{port}/", process)
+    return port
+
+
+def start_with_traces(stage, ratio):
+    """kvway that exports the spans of this share of its requests."""
+    port, taken = start_collector(stage), stage.take_ports(2)
     proxy = start_kvway(stage.shop, stage.proxy_core, taken, stage.load.ports, "prefixaware", stage.options.build,
                         extra=f"tracing:\n  endpoint: http://127.0.0.1:{port}\n  ratio: {ratio}\n")
     proxy.admin = taken[1]
     proxy.strategy = f"prefixaware, traces at {ratio * 100:g} %"
     return proxy
+
+
+def peers_with_spans(stage, ratio):
+    """HAProxy without spans, and one that exports those of this share of its requests; none where the distribution
+    has no tracer for it."""
+    if haproxy_tracer() is None:
+        say("HAProxy is left out: its tracer is not installed (package libdd-opentracing0)")
+        return []
+    port = start_collector(stage)
+    bare, traced = (start_haproxy(stage.shop, stage.proxy_core, stage.take_ports(1)[0], stage.load.ports, stage.limit,
+                                  spans=spans) for spans in ("", haproxy_spans(stage.shop, port, ratio)))
+    traced.name, traced.collector = f"haproxy, spans at {ratio * 100:g} %", port
+    return [bare, traced]
+
+
+def read(port, path):
+    """Returns what a server on this machine answers."""
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=10) as answer:
+        return answer.read().decode()
 
 
 def count_of(page, name):
@@ -220,20 +256,37 @@ def page_open(admin):
         raise BenchError(f"the page: {failed[0]}")
 
 
+def emit_spans(ours, theirs, **more):
+    """Prints what spans cost kvway against HAProxy: each is given as its rounds without and with them."""
+    key = "cpu_us_per_request"
+    emit_ratios("proxy", key, key, "us", ours[1], {"haproxy with spans": theirs[1]}, strategy="prefixaware", **more)
+    (our_ratio, their_ratio) = (report.ratio_of(with_them, bare, key) for bare, with_them in (ours, theirs))
+    emit("proxy", "cpu_with_spans_over_without", our_ratio, "", peer="haproxy", ratio=our_ratio / their_ratio,
+         peer_value=their_ratio, strategy="prefixaware", **more)
+    say(f"CPU with spans over CPU without: kvway {our_ratio:.3f}, HAProxy {their_ratio:.3f}")
+
+
 def bench_traces(options):
-    """CPU per request with spans exported and the page open against neither; kvway's other threads count, too."""
+    """CPU per request with spans exported and the page open against neither; kvway's other threads count, too. In the
+    same rounds HAProxy with spans exported against HAProxy without."""
     with Stage(options) as stage:
         bare, traced = stage.kvway("prefixaware"), start_with_traces(stage, options.traces)
+        peers = peers_with_spans(stage, options.traces)
         with page_open(traced.admin):
             for body_kb in options.body_kb:
-                pair_size(stage, bare, traced, body_kb, "traces and the page open", "kvway without traces",
-                          traces=options.traces)
-        with urllib.request.urlopen(f"http://127.0.0.1:{traced.admin}/metrics") as page:
-            text = page.read().decode()
-    exported, dropped = (count_of(text, f"kvway_traces_{what}_total") for what in ("exported", "dropped"))
-    say(f"{exported:.0f} requests exported, {dropped:.0f} dropped")
-    if exported < 100:
-        raise BenchError("the collector got next to nothing")
+                results = pair_size(stage, bare, traced, body_kb, "traces and the page open", "kvway without traces",
+                                    others=peers, traces=options.traces)
+                if peers:
+                    emit_spans([results[bare], results[traced]], [results[peer] for peer in peers],
+                               body_kb=body_kb, threads=1, traces=options.traces)
+        text = read(traced.admin, "/metrics")
+        exported, dropped = (count_of(text, f"kvway_traces_{what}_total") for what in ("exported", "dropped"))
+        say(f"{exported:.0f} requests exported, {dropped:.0f} dropped")
+        theirs = [int(read(peer.collector, "/")) for peer in peers[1:]]
+        for count in theirs:
+            say(f"{count} requests of HAProxy's exported")
+    if min([exported, *theirs]) < 100:
+        raise BenchError("a collector got next to nothing")
 
 
 def start_with_legs(stage):

@@ -25,7 +25,7 @@ packages_of() {
 		;;
 	demo) echo curl python3 ;;
 	package) echo dpkg-dev binutils patchelf python3 ;;
-	peers) echo haproxy nginx fio redis-server redis-tools python3-venv util-linux ;;
+	peers) echo haproxy '?libdd-opentracing0' nginx fio redis-server redis-tools python3-venv util-linux ;;
 	*)
 		echo "packages.sh: unknown group '$1'; groups are build, test, package, demo and peers" >&2
 		return 1
