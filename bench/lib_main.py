@@ -218,7 +218,7 @@ def parse(argv):
                         help="proxy: kvway with keys of clients against kvway without, and no peers")
     parser.add_argument("--traces", type=float, nargs="?", const=0.1, metavar="RATIO",
                         help="proxy: kvway that exports the spans of this share of its requests (0.1) and whose page is "
-                        "open, against neither, and no peers")
+                        "open, against neither, and HAProxy with spans against HAProxy without")
     parser.add_argument("--legs", action="store_true",
                         help="proxy: kvway that has each prompt prefilled by another worker, against one leg, and no peers")
     parser.add_argument("--body-kb", type=int, nargs="+", default=[2, 32, 256], help="proxy, routers")
