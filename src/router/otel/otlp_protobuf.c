@@ -10,6 +10,7 @@
  * imports; they never change.
  */
 #include <assert.h>
+#include <endian.h>
 #include <string.h>
 
 #include "otel/otlp.h"
@@ -18,6 +19,7 @@
 enum wire { WIRE_VARINT = 0, WIRE_FIXED64 = 1, WIRE_BYTES = 2, WIRE_FIXED32 = 5 };
 
 #define STATUS_ERROR 2
+#define HIGH_BITS    UINT64_C(0x8080808080808080) /* 0 in eight bytes of ASCII */
 /* Room for one span, and for all that precedes the spans of a message. */
 #define SPAN_ROOM   (48u << 10)
 #define PREFIX_ROOM (32u << 10)
@@ -88,12 +90,13 @@ static void put_number(struct back *back, unsigned field, uint64_t value)
 }
 
 /* Writes `size` bytes of a number, the least significant first. */
-static void put_little(struct back *back, uint64_t value, size_t size)
+static inline void put_little(struct back *back, uint64_t value, size_t size)
 {
 	unsigned char *out = take_room(back, size);
 
-	for (size_t i = 0; out != NULL && i < size; i++)
-		out[i] = (unsigned char)(value >> 8 * i);
+	value = htole64(value);
+	if (out != NULL)
+		memcpy(out, &value, size);
 }
 
 static void put_fixed64(struct back *back, unsigned field, uint64_t value)
@@ -141,10 +144,26 @@ static size_t ascii_words(const unsigned char *bytes, size_t len)
 
 	for (; len - done >= 8; done += 8) {
 		memcpy(&piece, bytes + done, 8);
-		if ((piece & UINT64_C(0x8080808080808080)) != 0)
+		if ((piece & HIGH_BITS) != 0)
 			break;
 	}
 	return done;
+}
+
+static bool is_ascii(struct kvw_slice text)
+{
+	const unsigned char *bytes = (const unsigned char *)text.data;
+	unsigned char all = 0;
+	uint64_t last;
+
+	if (text.len >= 8) {
+		memcpy(&last, bytes + text.len - 8, 8);
+		return (last & HIGH_BITS) == 0 &&
+		       ascii_words(bytes, text.len) == (text.len & ~(size_t)7);
+	}
+	for (size_t i = 0; i < text.len; i++)
+		all |= bytes[i];
+	return all < 0x80;
 }
 
 /* Writes a text; bytes that are not UTF-8, which readers refuse, become '?'. */
@@ -171,12 +190,8 @@ static bool put_short(
 	size_t value = text.len + 2, pair = key.len + value + 4;
 	unsigned char *out;
 
-	if (pair >= 0x80 ||
-		ascii_words((const unsigned char *)text.data, text.len) < (text.len & ~(size_t)7))
+	if (pair >= 0x80 || !is_ascii(text))
 		return false;
-	for (size_t i = text.len & ~(size_t)7; i < text.len; i++)
-		if ((text.data[i] & 0x80) != 0)
-			return false;
 	out = take_room(back, pair + 2);
 	if (out == NULL)
 		return true;
