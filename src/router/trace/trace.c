@@ -15,11 +15,11 @@
  * Only the loop uses its queues. Readers see the records: 200 atomic words of 8 bytes, of which the
  * first is the version. A loop that takes a record makes the version odd, writes the head, and
  * makes the version even. After that notes are only added: a note's words and its text first, then
- * the word that counts them. A reader copies the words in order between two reads of the version;
- * if it is even and unchanged, the copy is one request's, complete up to its count. All stores are
- * releases and all loads acquires (Boehm, "Can seqlocks get along with programming language memory
- * models?", MSPC 2012, section 4): on x86 these are plain moves, and a fence, which ThreadSanitizer
- * does not know, is not needed.
+ * the word that counts them. A reader copies the words in use in order between two reads of the
+ * version; if it is even and unchanged, the copy is one request's, complete up to its count. All
+ * stores are releases and all loads acquires (Boehm, "Can seqlocks get along with programming
+ * language memory models?", MSPC 2012, section 4): on x86 these are plain moves, and a fence, which
+ * ThreadSanitizer does not know, is not needed.
  *
  * A note costs four stores, without a system call or reading the clock. Memory: 1.6 KB for each
  * record and 104 bytes of the loop's own.
@@ -434,6 +434,12 @@ struct kvw_slice kvw_trace_knowledge(
 	return (struct kvw_slice){text.data + sizeof(uint64_t), text.len - sizeof(uint64_t)};
 }
 
+static void copy_words(uint64_t *words, const word *from, size_t begin, size_t end)
+{
+	for (size_t i = begin; i < end; i++)
+		words[i] = load(&from[i]);
+}
+
 bool kvw_trace_read(
 	const struct kvw_trace *trace, size_t loop, size_t record, struct kvw_trace_story *out)
 {
@@ -442,8 +448,9 @@ bool kvw_trace_read(
 
 	if (load(&from[WORD_VERSION]) == 0)
 		return false;
-	for (size_t i = 0; i < WORDS; i++)
-		words[i] = load(&from[i]);
+	copy_words(words, from, 0, WORD_NOTES);
+	copy_words(words, from, WORD_NOTES, WORD_NOTES + 2 * (words[WORD_STATE] & 0xff));
+	copy_words(words, from, WORD_TEXT, WORDS);
 	if (words[WORD_VERSION] == 0 || words[WORD_VERSION] % 2 != 0 ||
 		load(&from[WORD_VERSION]) != words[WORD_VERSION])
 		return false;
