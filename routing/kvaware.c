@@ -47,9 +47,12 @@
 #include "routing/prefixaware.h"
 #include "routing/strategies.h"
 
-/* a claim lasts this many times the predicted time until the prompt is computed ... */
-#define CLAIM_FACTOR 1.5
-#define CLAIM_NS     INT64_C(500000000) /* ... plus this time, until the event arrives */
+/* A claim lasts this many times the predicted time until the prompt is computed, and then until the
+ * report arrives: engines publish at each step, LMCache's servers store afterwards and report once
+ * a second (--coordinator-event-flush-interval). */
+#define CLAIM_FACTOR     1.5
+#define CLAIM_ENGINE_NS  INT64_C(500000000)
+#define CLAIM_LMCACHE_NS INT64_C(2000000000)
 
 struct kvaware {
 	struct kvw_prefixaware pa; /* first */
@@ -524,9 +527,9 @@ static void claim(struct kvaware *ka, const struct kvw_route_request *request,
 	size_t pos = decision->pos;
 	enum kvw_reporter reporter =
 		(view->word[pos] & WORD_ENGINE) != 0 ? KVW_REPORTER_ENGINE : KVW_REPORTER_LMCACHE;
-	int64_t ns = CLAIM_NS +
-		     (int64_t)(CLAIM_FACTOR * (double)(decision->queue_ns + decision->prefill_ns));
+	int64_t ns = reporter == KVW_REPORTER_ENGINE ? CLAIM_ENGINE_NS : CLAIM_LMCACHE_NS;
 
+	ns += (int64_t)(CLAIM_FACTOR * (double)(decision->queue_ns + decision->prefill_ns));
 	for (uint32_t c = 0; c < request->exact_count; c++) {
 		if (request->exact[c].reporter != reporter)
 			continue;
