@@ -38,6 +38,7 @@ sys.path.insert(0, str(HERE.parent / "integration"))
 from lmcache.cli.commands.bench.server_bench import helpers  # noqa: E402
 from lmcache.cli.commands.bench.server_bench.client import RequestContext, ServerBenchClient  # noqa: E402
 from lmcache.cli.commands.bench.server_bench.config import BenchConfig  # noqa: E402
+from mp_server import MPServer, has_answered, reporting_to  # noqa: E402
 from rig.client import ask  # noqa: E402
 from rig.router import PROGRAM, Process, write_config  # noqa: E402
 from rig.wait import until, unused_port  # noqa: E402
@@ -62,30 +63,19 @@ def salted(make_key):
 helpers._make_key = salted(helpers._make_key)
 
 
-def has_answered(process, port, path):
-    assert process.alive(), process.log()[-3000:]
-    try:
-        return ask(port, "GET", path).status < 500
-    except OSError:
-        return False
-
-
-class Server(Process):
+class Server(MPServer):
     """`lmcache server` with the folder as its L2, and a client of it."""
 
     def __init__(self, logs, folder, number, coordinator):
-        self.port, self.http = unused_port(), unused_port()
         adapter = {"type": "fs", "base_path": str(folder), "shared": True}
-        super().__init__([
-            pathlib.Path(sys.executable).parent / "lmcache", "server", "--host", "127.0.0.1", "--port", self.port,
-            "--http-host", "127.0.0.1", "--http-port", self.http, "--instance-id", f"node-{number}",
-            "--chunk-size", CHUNK, "--l1-size-gb", "0.125", "--no-l1-use-lazy", "--eviction-policy", "LRU",
-            "--l2-adapter", json.dumps(adapter), "--coordinator-url", f"http://127.0.0.1:{coordinator}",
-            "--coordinator-advertise-ip", "127.0.0.1", "--coordinator-event-reporting", "--disable-metrics",
-        ], logs / f"server{number}.log")  # fmt: skip
+        super().__init__(
+            pathlib.Path(sys.executable).parent / "lmcache", logs / f"server{number}.log", "--chunk-size", CHUNK,
+            "--l1-size-gb", "0.125", "--no-l1-use-lazy", "--l2-adapter", json.dumps(adapter), "--disable-metrics",
+            *reporting_to(coordinator, f"node-{number}"),
+        )  # fmt: skip
 
     def connect(self):
-        until(lambda: has_answered(self, self.http, "/health"), START_SECONDS, "lmcache server to listen")
+        until(self.has_answered, START_SECONDS, "lmcache server to listen")
         config = BenchConfig(
             rpc_url=f"tcp://127.0.0.1:{self.port}", http_url=f"http://127.0.0.1:{self.http}", mode="cpu",
             transfer_mode="lmcache_driven", tp_size=1, use_mla=False, num_tokens=CHUNK * CHUNKS,

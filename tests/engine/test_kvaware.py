@@ -6,27 +6,18 @@ push out what is predicted for the next, which no event can report in time. One 
 predicted exactly then, too.
 """
 
-import concurrent.futures
 import random
-import threading
 
 import pytest
 
-from mixed import CHAT, COMPLETIONS, prose
+from mixed import COMPLETIONS, prose
 from rig.client import ask
 from rig.wait import until
-from told import WISH, complete, send
+from talks import CONFIG, CONVERSATIONS, Talks, off, report, run
+from told import WISH, complete
 
 BLOCK = 32
-CONFIG = {
-    "routing.strategy": "kvaware",
-    "http.decision_headers": "on_request",
-    "expose.engine_control": True,
-    "routing.slow_start": "0s",
-    "kvaware.tokens.timeout": "5s",  # of an engine that shares two cores with all the others
-}
 FULL = 2
-CONVERSATIONS, TURNS, AT_ONCE = 50, 10, 4
 
 
 def covered(router, engines):
@@ -67,46 +58,7 @@ def engine_complete(engine, prompt):
 
 
 def right(seen):
-    return abs(seen.predicted - seen.actual) <= BLOCK
-
-
-class Talks:
-    """Conversations with one system prompt; each turn contains all before it."""
-
-    def __init__(self, seed):
-        rng = random.Random(seed)
-        system = {"role": "system", "content": prose(rng, 1500)}
-        self.rngs = [random.Random(rng.random()) for _ in range(CONVERSATIONS)]
-        self.messages = [[system] for _ in range(CONVERSATIONS)]
-        self.locks = [threading.Lock() for _ in range(CONVERSATIONS)]
-        self.turns = [number for _ in range(TURNS) for number in range(CONVERSATIONS)]
-
-    def step(self, router, number):
-        with self.locks[number]:
-            rng, messages = self.rngs[number], self.messages[number]
-            messages.append({"role": "user", "content": prose(rng, rng.choice((40, 150, 400)))})
-            text, seen = send(router, CHAT, {"messages": list(messages), "max_tokens": 24})
-            messages.append({"role": "assistant", "content": text})
-            return number, seen
-
-
-def run(router, talks, turns):
-    with concurrent.futures.ThreadPoolExecutor(AT_ONCE) as pool:
-        return list(pool.map(lambda number: talks.step(router, number), turns))
-
-
-def report(router, name, rows):
-    wrong = [(number, seen) for number, seen in rows if not right(seen)]
-    share = 1 - len(wrong) / len(rows)
-    tokens = {what: sum(getattr(seen, what) for _, seen in rows) for what in ("prompt", "predicted", "actual")}
-    prompts = {
-        why: int(router.metric("kvway_kvaware_prompts_total", tokens=why))
-        for why in ("exact", "no_tokens", "no_view", "no_choice", "timeout", "failed", "busy")
-    }
-    print(f"\n{name}: {len(rows)} requests, {share:.2%} within a block, tokens {tokens}, prompts {prompts}")
-    for number, seen in wrong:
-        print(f"  conversation {number}: {seen}")
-    return share
+    return off(seen) <= BLOCK
 
 
 def test_conversations(engines, start):
@@ -114,12 +66,12 @@ def test_conversations(engines, start):
     router, talks = start(), Talks(7)
     half = len(talks.turns) // 2
     rows = run(router, talks, talks.turns[:half])
-    first = report(router, "before a restart of kvway", rows)
+    first = report(router, "before a restart of kvway", rows, BLOCK)
     router.restart()
     router.wait_up(engines)
     covered(router, engines)
     rows = run(router, talks, talks.turns[half:])
-    second = report(router, "after it", rows)
+    second = report(router, "after it", rows, BLOCK)
     assert first >= 0.99 and second >= 0.99
     # Nothing was lost by the restart: the first turn of each talk after it finds the turns before.
     assert all(seen.predicted > BLOCK for _, seen in rows[:CONVERSATIONS])
@@ -134,7 +86,7 @@ def test_an_engine_that_runs_over(router):
     for _ in range(160):
         number = rng.randrange(len(texts))
         rows.append((number, complete(router, texts[number])))
-    assert report(router, "sixty long prompts in any order", rows) >= 0.99
+    assert report(router, "sixty long prompts in any order", rows, BLOCK) >= 0.99
     again = [seen for place, (number, seen) in enumerate(rows) if number in {n for n, _ in rows[:place]}]
     assert any(seen.actual == 0 for seen in again) and any(seen.actual > 1000 for seen in again)
 

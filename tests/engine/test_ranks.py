@@ -10,7 +10,8 @@ from rig.client import COMPLETIONS, ask
 from rig.router import Router, parse_metrics
 from rig.wait import until, unused_row
 from server import MODEL, VENV, Engine
-from test_kvaware import AT_ONCE, CONFIG, FULL, Talks, report, right
+from talks import AT_ONCE, CONFIG, Talks, report
+from test_kvaware import BLOCK, FULL, right
 from told import WISH, complete
 
 RANKS = 2
@@ -88,7 +89,7 @@ def test_talks(server, router):
     with concurrent.futures.ThreadPoolExecutor(AT_ONCE) as pool:
         rows = list(pool.map(lambda turn: turn[0].step(router, turn[1]), turns))
     wrong = sum(not right(seen) for _, seen in rows)
-    report(router, "two ranks", rows)
+    report(router, "two ranks", rows, BLOCK)
     assert len(rows) == 200 and wrong <= 5
     assert {seen.worker for _, seen in rows} == set(names(server))
     router.wait_idle()

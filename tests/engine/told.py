@@ -6,7 +6,7 @@ import collections
 from mixed import COMPLETIONS, text_of
 
 WISH = [("x-kvway-explain", "1")]
-Seen = collections.namedtuple("Seen", "prompt predicted actual worker reason")
+Seen = collections.namedtuple("Seen", "prompt predicted actual worker reason knowledge")
 
 
 def send(router, path, body, stream=False):
@@ -14,7 +14,7 @@ def send(router, path, body, stream=False):
     answer = router.ask("POST", path, WISH, body={"model": "tiny", **body}, timeout=120)
     assert answer.status == 200, answer
     text, usage = text_of(answer, stream)
-    told = {name: answer.headers.get(f"x-kvway-{name}") for name in ("worker", "reason")}
+    told = {name: answer.headers.get(f"x-kvway-{name}") for name in ("worker", "reason", "knowledge")}
     predicted = int(answer.headers.get("x-kvway-predicted-cached-tokens"))
     cached = (usage["prompt_tokens_details"] or {}).get("cached_tokens") or 0
     return text, Seen(usage["prompt_tokens"], predicted, cached, **told)

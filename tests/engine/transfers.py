@@ -7,10 +7,9 @@ import uuid
 
 from connected import LIBRARY, PACKAGE, of_size, through
 from differential import install
-from rig.client import ask
+from mp_server import MPServer
 from rig.kvtierd import Kvtierd
-from rig.router import Process
-from rig.wait import until, unused_port
+from rig.wait import until
 from server import HERE, VENV
 
 DECODER_WAITS = ("hold-d", "stop-d")
@@ -127,29 +126,16 @@ class LMCache(Way):
     server = None
 
     def start(self, directory):
-        self.port, http = unused_port(), unused_port()
-        self.server = Process([
-            f"{VENV}/bin/lmcache", "server", "--host", "127.0.0.1", "--port", self.port, "--http-host", "127.0.0.1",
-            "--http-port", http, "--l1-size-gb", "1", "--chunk-size", "64", "--eviction-policy", "LRU",
-        ], directory / "lmcache.log", {"PYTHONHASHSEED": "0", "LMCACHE_TRACK_USAGE": "false"})  # fmt: skip
-        until(lambda: self._up(http), 120, "lmcache server")
-
-    def _up(self, http):
-        assert self.server.alive(), self.server.log()[-2000:]
-        try:
-            return ask(http, "GET", "/health").status < 500
-        except OSError:
-            return False
+        program, options = f"{VENV}/bin/lmcache", ("--l1-size-gb", "1", "--chunk-size", "64")
+        self.server = MPServer(program, directory / "lmcache.log", *options)
+        until(self.server.has_answered, 120, "lmcache server")
 
     def kill(self):
         if self.server is not None:
             self.server.kill()
 
     def connector(self, role, lease):
-        return {"kv_connector": "LMCacheMPConnector", "kv_role": "kv_both", "kv_connector_extra_config": {
-            "lmcache.mp.host": "tcp://127.0.0.1", "lmcache.mp.port": self.port,
-            "lmcache.mp.mp_transfer_mode": "lmcache_driven",
-        }}  # fmt: skip
+        return self.server.connector()
 
 
 WAYS = {way.name: way for way in (Way, Push, Mooncake, P2P, Kvtier, LMCache)}
