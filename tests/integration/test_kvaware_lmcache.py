@@ -163,7 +163,7 @@ def test_evictions_are_heard(stage):
     until(lambda: router.metric("kvway_kvaware_lmcache_total", what="evicts") == 5, 10, "the evictions")
     wait_keys(router, 10)
     made.forget_devices()
-    settle(1.5)  # by then kvway no longer takes the first request's chunks for being on their way
+    settle(3)  # by then kvway no longer takes the first request's chunks for being on their way
     outcome = complete(router, ids(1, 200))
     assert outcome.predicted == outcome.cached == 0
 
