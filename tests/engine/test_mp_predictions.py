@@ -85,6 +85,7 @@ def test_talks(tmp_path, request, blocks):
         router.wait_up(engines)
         coverage = lambda e: router.metric("kvway_worker_cache_coverage", worker=e.url, reporter="lmcache")  # noqa: E731
         until(lambda: all(coverage(e) == FULL for e in engines), 60, "the servers' coverage")
+        until(lambda: all(router.metric("kvway_worker_usable", worker=e.url) for e in engines), 60, "both in use")
         talks = Talks(7, rounds=5)
         seen = run(router, talks, talks.turns[:TURNS])
         share = report(router, request.node.callspec.id, seen, CHUNK)
