@@ -95,13 +95,13 @@ def wait_right(made, router, tokens, chunk):
     def right():
         prompt = ids(time.monotonic_ns(), tokens)
         first = complete(router, prompt)
-        settle(1.5)  # what is on its way is believed under every name there is
+        settle(3)  # what is on its way is believed under every name there is
         made.forget_devices()
         again = complete(router, prompt + [1] * 40)
         predicted = tokens // chunk * chunk
         return (again.worker, again.predicted, again.cached) == (first.worker, predicted, predicted)
 
-    until(right, 40, "a prediction that is right")
+    until(right, 60, "a prediction that is right")
 
 
 @pytest.mark.parametrize("version", ["0.4", "0.5"])
