@@ -58,8 +58,10 @@ def test_its_figures_are_those_of_metrics(kvsim, kvway):
 
 def test_a_document_is_made_at_most_twice_a_second(kvsim, kvway):
     router = kvway(kvsim(1))
-    times = sorted({status(router)["kvway"]["time"] for _ in range(200)})
-    assert all(later - earlier > 0.49 for earlier, later in zip(times, times[1:])), times
+    began = time.monotonic()
+    made = {status(router)["kvway"]["time"] for _ in range(200)}
+    # One of before it began, one at once, and one for each half second since.
+    assert len(made) <= 2 + (time.monotonic() - began) / 0.5, sorted(made)
 
 
 def test_hot_prefixes_are_counted_with_their_workers(kvsim, kvway):
