@@ -202,9 +202,7 @@ def start_with_traces(stage, ratio):
     """kvway that exports the spans of this share of its requests."""
     port, taken = start_collector(stage), stage.take_ports(2)
     proxy = start_kvway(stage.shop, stage.proxy_core, taken, stage.load.ports, "prefixaware", stage.options.build,
-                        # Room for all that ends between two looks of the exporter, a tenth of a second apart.
-                        extra=f"trace: {{requests: 4096}}\n"
-                              f"tracing:\n  endpoint: http://127.0.0.1:{port}\n  ratio: {ratio}\n")
+                        extra=f"tracing:\n  endpoint: http://127.0.0.1:{port}\n  ratio: {ratio}\n")
     proxy.admin = taken[1]
     proxy.strategy = f"prefixaware, traces at {ratio * 100:g} %"
     return proxy

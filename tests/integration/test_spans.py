@@ -327,6 +327,25 @@ def busy(router, count=40):
         assert ask(router, f"r{i}").status == 200
 
 
+def test_the_exporter_looks_more_often_while_many_requests_end(workers, kvway, collector):
+    """64 records may wait for their export, and more than that end in a tenth of a second."""
+    at = collector()
+    router = kvway(workers(2), config(at, **{"trace.requests": 128}))
+
+    def hurry():
+        with Client(router.port) as client:
+            for _ in range(600):
+                assert client.ask("POST", CHAT, [], chat_body()).status == 200
+
+    threads = [threading.Thread(target=hurry) for _ in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    until(lambda: exported(router) + dropped(router, "queue") == 3600, what="each request exported or dropped")
+    assert dropped(router, "queue") < 1800
+
+
 def test_a_dead_collector(workers, kvway, collector):
     at = collector()
     at.stop()

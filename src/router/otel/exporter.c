@@ -3,12 +3,12 @@
  *
  *	outboxes of loops -> open batch -> waiting batches, oldest first -> one message at a time
  *
- * Ten times a second the thread empties the outboxes and encodes the spans into the open batch. A
- * batch is closed when it is large or a second old. The oldest one is sent; if the collector cannot
- * take it, it is sent again after a pause that doubles, up to TRIES times, and the others wait
- * behind it: a collector that is in trouble gets no second message meanwhile. All batches together
- * have tracing.buffer bytes; what comes beyond that is dropped, so that a dead collector costs this
- * memory and nothing else.
+ * Ten times a second, and more often while many requests end, the thread empties the outboxes and
+ * encodes the spans into the open batch. A batch is closed when it is large or a second old. The
+ * oldest one is sent; if the collector cannot take it, it is sent again after a pause that doubles,
+ * up to TRIES times, and the others wait behind it: a collector that is in trouble gets no second
+ * message meanwhile. All batches together have tracing.buffer bytes; what comes beyond that is
+ * dropped, so that a dead collector costs this memory and nothing else.
  */
 #include "otel/exporter.h"
 
@@ -23,14 +23,15 @@
 #include "fleet/fleet.h"
 #include "otel/delivery.h"
 
-#define TICK_MS     100
-#define BATCH_BYTES (512u << 10) /* a batch of so many is closed */
-#define BATCH_NS    KVW_NS_PER_S /* and so is one of this age */
-#define TURN_MOST   4096         /* most requests encoded before the next look at libcurl */
-#define TRIES       6
-#define PAUSE_NS    KVW_NS_PER_S /* before the second try; doubles each time */
-#define STOP_NS     (2 * KVW_NS_PER_S)
-#define COMPLAIN_NS (60 * KVW_NS_PER_S)
+#define LOOK_MS       100          /* between two looks at the outboxes, at most */
+#define LOOK_LEAST_MS 5            /* and at least */
+#define BATCH_BYTES   (512u << 10) /* a batch of so many is closed */
+#define BATCH_NS      KVW_NS_PER_S /* and so is one of this age */
+#define TURN_MOST     4096         /* most requests encoded before the next look at libcurl */
+#define TRIES         6
+#define PAUSE_NS      KVW_NS_PER_S /* before the second try; doubles each time */
+#define STOP_NS       (2 * KVW_NS_PER_S)
+#define COMPLAIN_NS   (60 * KVW_NS_PER_S)
 
 /* Spans that are sent together. */
 struct batch {
@@ -58,6 +59,7 @@ struct kvw_otel {
 	size_t bytes;             /* of all batches */
 	unsigned tries;           /* of the first closed batch */
 	int64_t next_ns;          /* when it may be sent */
+	int64_t looked_ns;        /* when the outboxes were emptied */
 	int64_t complained_ns;
 	uint64_t random;
 };
@@ -143,18 +145,43 @@ static bool add_request(struct kvw_otel *otel, const struct kvw_trace_story *sto
 	return true;
 }
 
-static void empty_outboxes(struct kvw_otel *otel, int64_t now_ns)
+/* Returns the number of requests that the fullest outbox had. */
+static size_t empty_outboxes(struct kvw_otel *otel, int64_t now_ns)
 {
 	const struct kvw_trace *trace = otel->deps.trace;
 	struct kvw_trace_story story;
-	size_t turn = 0;
+	size_t turn = 0, fullest = 0;
 
-	for (size_t loop = 0; loop < kvw_trace_loops(trace); loop++)
+	for (size_t loop = 0; loop < kvw_trace_loops(trace); loop++) {
+		size_t before = turn;
+
 		for (; turn < TURN_MOST && kvw_trace_take(trace, loop, &story); turn++)
 			if (!add_request(otel, &story, now_ns))
 				count(&otel->state.dropped[KVW_OTEL_DROP_BUFFER], 1);
+		fullest = turn - before > fullest ? turn - before : fullest;
+	}
 	if (otel->open != NULL && now_ns - otel->open->begun_ns >= BATCH_NS)
 		close_batch(otel);
+	return fullest;
+}
+
+/*
+ * Returns the milliseconds until the next look, by the number of requests that the fullest outbox
+ * had. A quarter of its room may fill up in that time, at the rate since the last look; an outbox
+ * that may have been full says too little of the rate, so the next look comes soon.
+ */
+static int pause_until_look(struct kvw_otel *otel, size_t fullest, int64_t now_ns)
+{
+	int64_t since_ms = (now_ns - otel->looked_ns) / KVW_NS_PER_MS;
+	size_t room = kvw_trace_outbox_room(otel->deps.trace);
+	int64_t pause = LOOK_MS;
+
+	otel->looked_ns = now_ns;
+	if (fullest > room / 2)
+		pause = LOOK_LEAST_MS;
+	else if (fullest > 0)
+		pause = since_ms * (int64_t)(room / 4) / (int64_t)fullest;
+	return (int)(pause < LOOK_LEAST_MS ? LOOK_LEAST_MS : pause > LOOK_MS ? LOOK_MS : pause);
 }
 
 /* --- from batches to the collector --- */
@@ -259,17 +286,18 @@ static bool has_spans(const struct kvw_otel *otel)
 	return otel->open != NULL || !TAILQ_EMPTY(&otel->closed);
 }
 
-/* One turn; returns after TICK_MS at the latest. */
+/* One turn; returns after LOOK_MS at the latest. */
 static void take_turn(struct kvw_otel *otel)
 {
+	int64_t now_ns = kvw_clock_ns();
+	int pause = pause_until_look(otel, empty_outboxes(otel, now_ns), now_ns);
 	struct kvw_delivery_result result;
 	enum kvw_delivered how;
 
-	empty_outboxes(otel, kvw_clock_ns());
 	if (atomic_load_explicit(&otel->stop, memory_order_acquire))
 		close_batch(otel);
 	send_first(otel, kvw_clock_ns());
-	how = kvw_delivery_wait(otel->delivery, TICK_MS, &result);
+	how = kvw_delivery_wait(otel->delivery, pause, &result);
 	take_result(otel, how, &result, kvw_clock_ns());
 }
 

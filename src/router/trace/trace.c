@@ -321,6 +321,11 @@ size_t kvw_trace_records(const struct kvw_trace *trace)
 	return trace->records;
 }
 
+size_t kvw_trace_outbox_room(const struct kvw_trace *trace)
+{
+	return trace->rings[0]->outbox.most;
+}
+
 int64_t kvw_trace_born_ns(const struct kvw_trace *trace)
 {
 	return trace->born_ns;

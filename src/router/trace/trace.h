@@ -304,6 +304,8 @@ struct kvw_trace_story {
 
 size_t kvw_trace_loops(const struct kvw_trace *trace);
 size_t kvw_trace_records(const struct kvw_trace *trace); /* of each loop */
+/* Returns the number of a loop's ended requests that may wait for kvw_trace_take. */
+size_t kvw_trace_outbox_room(const struct kvw_trace *trace);
 int64_t kvw_trace_born_ns(
 	/* wall clock time of the start, which identifies the process */
 	const struct kvw_trace *trace);
