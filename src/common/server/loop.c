@@ -13,6 +13,7 @@
 #include <sys/eventfd.h>
 
 #include "base/log.h"
+#include "base/thread.h"
 
 #define TICK_NS (50 * KVW_NS_PER_MS)
 
@@ -303,7 +304,7 @@ void kvw_server_loop_join_ring(struct kvw_server_loop *loop, struct kvw_server_l
 enum kvw_err kvw_server_loop_start(struct kvw_server_loop *loop, const char *name)
 {
 	(void)snprintf(loop->name, sizeof(loop->name), "%s", name);
-	loop->started = pthread_create(&loop->thread, NULL, loop_main, loop) == 0;
+	loop->started = kvw_thread_start(&loop->thread, loop_main, loop) == 0;
 	return loop->started ? KVW_OK : KVW_ENOMEM;
 }
 

@@ -31,6 +31,7 @@
 #include "auth/keys_file.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/thread.h"
 
 #define ROOM        "auth"
 #define INTERVAL_MS 2000
@@ -368,7 +369,7 @@ enum kvw_err kvw_auth_start(const char *path, FILE *errors, struct kvw_auth **ou
 		goto fail;
 	put_into_force(auth, ring);
 	err = KVW_ENOMEM;
-	if (pthread_create(&auth->thread, NULL, run_watcher, auth) != 0)
+	if (kvw_thread_start(&auth->thread, run_watcher, auth) != 0)
 		goto fail;
 	auth->started = true;
 	*out = auth;

@@ -21,6 +21,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/thread.h"
 
 #define ROOM       "auth"
 #define FILE_MS    2000
@@ -366,7 +367,7 @@ enum kvw_err kvw_jwt_keys_start(
 		goto fail;
 	keys->fetching = !keys->is_file;
 	err = KVW_ENOMEM;
-	if (pthread_create(&keys->thread, NULL, run_fetcher, keys) != 0)
+	if (kvw_thread_start(&keys->thread, run_fetcher, keys) != 0)
 		goto fail;
 	keys->started = true;
 	*out = keys;

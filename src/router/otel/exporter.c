@@ -20,6 +20,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/random.h"
+#include "base/thread.h"
 #include "fleet/fleet.h"
 #include "otel/delivery.h"
 
@@ -339,7 +340,7 @@ enum kvw_err kvw_otel_start(const struct kvw_otel_deps *deps, struct kvw_otel **
 	otel->spans = malloc(sizeof(*otel->spans));
 	otel->started = otel->spans != NULL &&
 			kvw_delivery_create(deps->settings, &otel->delivery) == KVW_OK &&
-			pthread_create(&otel->thread, NULL, exporter_main, otel) == 0;
+			kvw_thread_start(&otel->thread, exporter_main, otel) == 0;
 	if (!otel->started) {
 		kvw_otel_stop(otel);
 		return KVW_ENOMEM;

@@ -19,6 +19,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/thread.h"
 #include "rates/share.h"
 #include "redis/redis.h"
 #include "redis/words.h"
@@ -312,7 +313,7 @@ enum kvw_err kvw_sharing_start(struct kvw_sharing *sharing, struct kvw_rate_tabl
 		kvw_load_round_begin(sharing->load, fleet, admission);
 	if (sharing->usage != NULL)
 		kvw_usage_round_begin(sharing->usage, ledger);
-	if (pthread_create(&sharing->thread, NULL, run_sharing, sharing) != 0)
+	if (kvw_thread_start(&sharing->thread, run_sharing, sharing) != 0)
 		return KVW_ENOMEM;
 	(void)pthread_setname_np(sharing->thread, "kvway-sharing");
 	sharing->started = true;

@@ -14,6 +14,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/thread.h"
 #include "feeds/coordinator/parts.h"
 #include "state/file.h"
 #include "state/memory.h"
@@ -108,7 +109,7 @@ void kvw_coordinator_snapshot_tick(struct kvw_coordinator *coordinator, int64_t 
 	atomic_store(&snapshot->done, false);
 	if (snapshot->fd < 0)
 		return;
-	snapshot->storing = pthread_create(&snapshot->thread, NULL, store, snapshot) == 0;
+	snapshot->storing = kvw_thread_start(&snapshot->thread, store, snapshot) == 0;
 	if (!snapshot->storing) {
 		close(snapshot->fd);
 		atomic_fetch_add(&snapshot->failed, 1);
