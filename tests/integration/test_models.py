@@ -483,6 +483,30 @@ def test_a_404_for_a_model_that_is_listed_is_heard_at_once(workers, kvway):
     assert router.metric("kvway_worker_ejections_total") == 0
 
 
+def test_a_404_that_comes_after_the_list_was_read_is_no_answer_either(workers, kvway):
+    one, two = fleet_of(workers, 2, ["base", "lora"])
+    router = kvway([one, two], {"health.models_interval": "1h", "routing.strategy": "roundrobin"})
+    serve, answer, asked = one.script, threading.Event(), []
+
+    def first_is_late(ex):
+        asked.append(ex)
+        if len(asked) == 1:
+            answer.wait(30)
+        serve(ex)
+
+    one.script = first_is_late
+    one.models.remove("lora")
+    with Client(router.port) as late, Client(router.port) as other:
+        for client in late, other:  # one of them gets the first worker
+            client.send_request("POST", COMPLETIONS, body={"model": "lora", "prompt": "x"})
+        until(lambda: asked, what="a request that waits for its 404")
+        assert [complete(router, "lora").status for _ in range(2)] == [200, 200]
+        id_ = one.url.removeprefix("http://")
+        until(lambda: "lora" not in ask(router.admin_port, "GET", f"/workers/{id_}").json()["models"], 10)
+        answer.set()
+        assert [client.read().status for client in (late, other)] == [200, 200]
+
+
 @pytest.mark.parametrize("status", [401, 404])
 def test_a_refused_list_is_said(workers, kvway, status):
     (worker,) = workers(1, models=["base"])

@@ -45,6 +45,15 @@ static const struct kvw_model_entry *find_model(const struct kvw_fleet_view *vie
 	return there ? &view->models[at] : NULL;
 }
 
+bool kvw_fleet_lists(
+	const struct kvw_fleet *fleet, const struct kvw_worker *worker, struct kvw_slice model)
+{
+	const struct kvw_model_entry *entry =
+		find_model(atomic_load_explicit(&fleet->view, memory_order_acquire), model);
+
+	return entry != NULL && (entry->workers[worker->id / 64] >> (worker->id % 64) & 1) != 0;
+}
+
 /* Sets the states of a worker that end by time. Most workers have none, and then no clock is read.
  * True: the state will change with time alone. */
 static bool note_passing_state(

@@ -179,6 +179,10 @@ static inline void kvw_model_let_go(struct kvw_model *model)
 size_t kvw_fleet_candidates(const struct kvw_fleet *fleet, struct kvw_slice model,
 	struct kvw_candidate *items, bool *known, struct kvw_model **entry);
 
+/* Returns whether the worker's present list names the model. */
+bool kvw_fleet_lists(
+	const struct kvw_fleet *fleet, const struct kvw_worker *worker, struct kvw_slice model);
+
 /* Returns the model for requests that name none: the only model that is not an adapter of another.
  * NULL: there are several, or none is known. */
 struct kvw_model *kvw_fleet_meant_model(const struct kvw_fleet *fleet);

@@ -321,8 +321,9 @@ static const char *bad_status(int status)
 
 /* A worker that denies its model may lack a model that its list names, for instance after an
  * adapter was removed directly, or a restart with other models. kvway reads that list again at
- * once, and another worker may have the model meanwhile. A 404 may have other reasons: where the
- * list still names the model, the next read comes a second later. */
+ * once, and another worker may have the model meanwhile; so, too, where the list was read while the
+ * worker had the request. A 404 may have other reasons: where the list still names the model, the
+ * next read comes a second later. */
 static bool denies_model(struct kvw_exchange *x)
 {
 	struct kvw_worker *worker = x->attempt.worker;
@@ -331,7 +332,8 @@ static bool denies_model(struct kvw_exchange *x)
 	if (!x->path.prompt || x->model == NULL || kvw_exchange_kept(x).len > 0 ||
 		worker->models_given)
 		return false;
-	if (kvw_worker_models_stale(worker))
+	if (kvw_worker_models_stale(worker) ||
+		!kvw_fleet_lists(x->loop->fleet, worker, kvw_slice_of(x->model->name)))
 		return true;
 	if (now_ns - atomic_load_explicit(&worker->lead->models_changed_ns, memory_order_relaxed) <
 		KVW_NS_PER_S)
