@@ -137,7 +137,7 @@ def test_upload_is_not_called_slow_while_its_worker_does_not_read(pair):
 
 def test_clients_that_wait_when_draining_begins_are_served(pair):
     """Of those whose requests had arrived but were not looked at yet, some were dropped."""
-    worker, router = pair(config={"loops": 1})
+    worker, router = pair(config={"loops": 1, "drain.timeout": "60s"})
     router.signal(signal.SIGSTOP)
     with crowd(router.port, 200) as clients:
         for client in clients:
