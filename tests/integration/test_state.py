@@ -181,13 +181,13 @@ def test_owners_of_responses_and_counts_of_limits_are_known(workers, routers, tm
     headers = [("authorization", "Bearer sk-team")]
 
     first = routers(fleet, config)
-    made = {}
+    made, left = {}, []
     for _ in range(4):
         got = first.ask("POST", "/v1/responses", headers, {"model": fleet[0].models[0], "input": "hello"})
         assert got.status == 200, got
         made[got.json()["id"]] = got.headers.get("x-kvway-worker")
-    left = int(got.headers.get("x-ratelimit-remaining-tokens"))
-    assert len(made) == 4 and left < 1000
+        left.append(int(got.headers.get("x-ratelimit-remaining-tokens")))
+    assert len(made) == 4
     wait_snapshot(first)
     first.kill()
     second = routers(fleet, config)
@@ -196,7 +196,8 @@ def test_owners_of_responses_and_counts_of_limits_are_known(workers, routers, tm
             got = second.ask("GET", f"/v1/responses/{name}", headers)
             assert got.headers.get("x-kvway-worker") == worker
     got = second.ask("POST", "/v1/responses", headers, {"model": fleet[0].models[0], "input": "hello"})
-    assert int(got.headers.get("x-ratelimit-remaining-tokens")) < left
+    # The first answer says what a kvway without a past has left. The tokens of an answer may be counted a moment after it.
+    assert int(got.headers.get("x-ratelimit-remaining-tokens")) <= left[0] - 4 * 40
 
 
 @pytest.mark.parametrize("damage", ["flip", "cut", "longer", "version"])
