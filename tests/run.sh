@@ -27,8 +27,9 @@ Suites, in this order:
   --help       this text
 
 While it runs, a line a minute says how far a build or a suite is, and which tests take longest. The
-builds for the sanitizers compile, at the lowest priority, while the tests before them run; fuzzing runs
-like that during the tests of ThreadSanitizer's build.
+builds for the sanitizers compile, at the lowest priority, while the tests before them run, and at the
+usual one once those have ended; fuzzing runs, at a lower priority, during the tests of ThreadSanitizer's
+build.
 
 No test is tried twice. Above the last line stands, for each test that failed, the command that runs it
 alone and, if it started processes, the folder in /tmp where their logs and configurations are left.
@@ -73,7 +74,7 @@ wanted() { [[ " $suites " == *" $1 "* ]]; }
 deploy/packages.sh build test || exit 1
 
 rows=$(mktemp)
-ahead=   # process that builds for a later suite
+ahead=   # process that compiles for a later suite
 fuzzing= # process that fuzzes while another suite waits
 trap 'rm -f "$rows"; [ -z "$ahead$fuzzing" ] || kill $ahead $fuzzing 2>/dev/null' EXIT
 python=/usr/bin/python3
@@ -113,13 +114,18 @@ targets_of() { # DIR
 	fi
 }
 
+compile() { # LABEL DIR COMPILER OPTIONS...
+	local label=$1 dir=$2 targets=()
+	shift
+	configure "$@" && mapfile -t targets < <(targets_of "$dir") && [ ${#targets[@]} -gt 0 ] &&
+		$python tests/progress.py "build $label" "$dir/build.log" ninja -C "$dir" -j "$jobs" "${targets[@]}"
+}
+
 # A build counts as one test: it must be free of warnings.
 build() { # LABEL DIR COMPILER OPTIONS...
-	local label=$1 dir=$2 started=$SECONDS targets=()
-	shift
+	local label=$1 started=$SECONDS
 	echo "== build $label" >&2
-	if configure "$@" && mapfile -t targets < <(targets_of "$dir") && [ ${#targets[@]} -gt 0 ] &&
-		$python tests/progress.py "build $label" "$dir/build.log" ninja -C "$dir" -j "$jobs" "${targets[@]}"; then
+	if compile "$@"; then
 		printf 'build %s\t1\t0\t0\t%d\n' "$label" $((SECONDS - started)) >>"$rows"
 		return 0
 	fi
@@ -127,20 +133,25 @@ build() { # LABEL DIR COMPILER OPTIONS...
 	return 1
 }
 
-# The same in the background, at the lowest priority: tests wait for most of their time. `built` waits for its end.
+# Compiles in the background, at the lowest priority: tests wait for most of their time. `built` ends the build, and
+# says what was wrong with it.
 build_ahead() {
+	ahead_build=("$@")
 	(
-		renice -n 19 "$BASHPID" >/dev/null
-		build "$@"
-	) &
+		renice -n 19 "$BASHPID"
+		compile "$@"
+	) >/dev/null 2>&1 &
 	ahead=$!
 }
 
+# Stops what compiles ahead and builds the rest: at the lowest priority, next to a busy program, it would not end.
 built() {
+	local children=()
+	read -ra children 2>/dev/null <"/proc/$ahead/task/$ahead/children"
+	[ ${#children[@]} -eq 0 ] || kill "${children[@]}" 2>/dev/null
 	wait "$ahead"
-	local status=$?
 	ahead=
-	return $status
+	build "${ahead_build[@]}"
 }
 
 suite() { # LABEL DIR MESON_TEST_ARGUMENTS...
@@ -188,9 +199,10 @@ if wanted asan || wanted fuzz; then
 	if [ $asan_ready = yes ]; then
 		if wanted asan; then suite asan build-asan --suite unit --suite load -t 4 --num-processes "$more"; fi
 		if wanted fuzz; then
-			# At the lowest priority, too: the suite after it waits for half of its time.
+			# At a lower priority: the suite after it waits for half of its time. The lowest would starve it next to
+			# another busy program.
 			(
-				renice -n 19 "$BASHPID" >/dev/null
+				renice -n 5 "$BASHPID" >/dev/null
 				suite fuzz build-asan --suite fuzz-smoke
 			) &
 			fuzzing=$!
