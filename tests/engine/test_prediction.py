@@ -75,9 +75,10 @@ def test_predicted_against_actual(router):
     prompt = router.metric("kvway_cached_tokens_compared_total") / compared
     print(f"by kvway's metrics: {compared:.0f} requests, mean error {error:.1f} tokens")
     assert compared == len(rows) == 200
-    assert error == sum(abs(s.predicted - s.actual) for _, s in rows) / compared
     assert sum(s.actual for _, s in rows) > 0.3 * sum(s.prompt for _, s in rows)
-    assert error < 64 + 0.02 * prompt
+    # A header counts tokens by bytes of text; a metric, made after the answer, by the prompt's real tokens.
+    in_headers = sum(abs(seen.predicted - seen.actual) for _, seen in rows) / compared
+    assert max(in_headers, error) < 64 + 0.02 * prompt
 
 
 def hits_there(router, worker, rng):
