@@ -388,7 +388,9 @@ def test_a_damaged_log_is_reported(store):
     folder = store()
     with log_of(folder).open("r+b") as file:
         file.seek(4096 + 5 * 256 + 100)
-        file.write(b"\xff")
+        (byte,) = file.read(1)
+        file.seek(-1, os.SEEK_CUR)
+        file.write(bytes([byte ^ 1]))
     assert "1 damaged (skipped)" in kvtier("stat", folder).stdout
     assert "63 right" in kvtier("verify", folder).stdout
 

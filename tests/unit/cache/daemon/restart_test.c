@@ -259,6 +259,7 @@ START_TEST(generations_are_kept)
 	uint8_t id[KVT_TABLE_ID_BYTES];
 	uint32_t sum;
 	FILE *file;
+	int byte;
 
 	kvt_tenant_of("flood", 5, &flood);
 	bed_init(&bed, 32 * MIB);
@@ -304,7 +305,9 @@ START_TEST(generations_are_kept)
 	file = fopen(bed.table, "r+"); /* damaged: a new table */
 	ck_assert_ptr_nonnull(file);
 	(void)fseek(file, 16 * 40, SEEK_SET);
-	(void)fputc('x', file);
+	byte = fgetc(file);
+	(void)fseek(file, 16 * 40, SEEK_SET);
+	(void)fputc(byte ^ 0xff, file);
 	(void)fclose(file);
 	bed_open(&bed);
 	ck_assert_int_eq(kvt_objects_table(bed.objects, ask), KVT_OK);
