@@ -283,7 +283,7 @@ ROUTER = [
         panel("Refused with 429", "reqps", (total("kvway_refused_service_level_total"), "service level"),
             (total("kvway_refused_deadline_total"), "deadline"), (total("kvway_refused_queue_full_total"), "queue full")),
         panel("Share refused", "percentunit", (share(REFUSED), "refused")),
-        panel("Refused for lack of room", "reqps", (total("kvway_body_memory_refused_total"), "body memory"),
+        panel("Refused for other reasons", "reqps", (total("kvway_body_memory_refused_total"), "body memory"),
             (total("kvway_connections_refused_total"), "connections"), (total("kvway_bad_requests_total"), "4xx by kvway itself")),
     ]),
     ("Errors", [
