@@ -225,7 +225,7 @@ NO_README = {"corpus", "data", "examples", ".ci", ".github", "rig"}
 
 
 def readmes():
-    """Every folder says what lives there and what may not."""
+    """Every folder says what lives there and what may not; the steps of a request stand in the table of theirs."""
     folders = {p.parent for p in FILES if p.parent != pathlib.Path(".")}
     for folder in sorted(folders | {a for f in folders for a in f.parents} - {pathlib.Path(".")}):
         parts = set(folder.parts)
@@ -238,6 +238,11 @@ def readmes():
             yield f"{folder}: no README.md"
     if pathlib.Path("README.md") not in FILES:
         yield "README.md: missing"
+    steps = ROOT / "src/router/proxy/steps/README.md"
+    rows = "".join(line for line in lines(steps) if line.startswith("| `"))
+    for step in re.findall(r"^KVW_STEP\((\w+)\)", (ROOT / "src/router/proxy/steps.def").read_text(), re.M):
+        if f"`{step}`" not in rows:
+            yield f"{steps.relative_to(ROOT)}: step {step} is missing in the table"
 
 
 def keys():
