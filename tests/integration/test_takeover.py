@@ -16,7 +16,7 @@ import pytest
 
 from rig import tls
 from rig.client import CHAT, Client, ask, chat_body
-from rig.takeover import Line, Load, Peer, drops, stream_of
+from rig.takeover import SETTLE, Line, Load, Peer, drops, stream_of
 from rig.tls import TlsClient
 from rig.wait import PATIENCE, unused_port, until
 from rig.wire import Closed
@@ -51,7 +51,7 @@ def line(tmp_path, workers):
 def test_no_client_notices_upgrades_in_a_row(line):
     """Of each three new processes one is broken: by its configuration, its workers, or it dies with the sockets."""
     events, pause = 20, 0.05
-    upgrades = line({"loops": 3}, script=stream_of(events, pause))
+    upgrades = line({"loops": 3, **SETTLE}, script=stream_of(events, pause))
     rate = {"streams": 64, "requesters": 25} if LONG else {"streams": 6, "requesters": 2}
     lost = drops()
     load = Load(upgrades.port, pause=0.05, events=events, **rate)
@@ -110,7 +110,7 @@ def test_idle_connections_live_on_until_their_next_request(line):
 
 
 def test_clients_of_the_admin_address_that_have_connected_are_answered(line):
-    one = line()
+    one = line(SETTLE)
     with Client(one.admin_port) as fresh, Client(one.admin_port) as idle:
         until(lambda: fresh.accepted() and idle.accepted(), 10, "connections of the process that is replaced")
         before = one.upgrade()
@@ -122,7 +122,7 @@ def test_clients_of_the_admin_address_that_have_connected_are_answered(line):
 
 
 def test_a_load_balancer_on_a_kept_connection_still_hears_ready(line):
-    one = line()
+    one = line(SETTLE)
     with Client(one.port) as kept:
         assert kept.ask("GET", "/ready").status == 200
         one.upgrade()
@@ -279,7 +279,7 @@ def test_a_signal_after_the_takeover_does_not_cut_streams(line):
 
 def test_sigusr2_starts_the_installed_program(line):
     """A configuration with mistakes leaves the running one serving; the next try takes over."""
-    one = line()
+    one = line(SETTLE)
     before = one.current
     path = before.argv[before.argv.index("-c") + 1]
     with open(path) as file:
@@ -444,7 +444,7 @@ def test_clients_and_the_admin_address_behind_tls(line, tmp_path):
     authority = tls.Authority(tmp_path)
     cert, key = map(str, authority.issue("local", "IP:127.0.0.1"))
     trust = tls.client_context(authority)
-    one = line({"tls.certificate": cert, "tls.key": key}, script=stream_of(10, 0.05))
+    one = line({"tls.certificate": cert, "tls.key": key, **SETTLE}, script=stream_of(10, 0.05))
 
     def ready():
         try:

@@ -11,6 +11,9 @@ from rig.router import DEFAULTS, PROGRAM, Process, parse_metrics, write_config
 from rig.wait import PATIENCE, Port, unused_port, until
 from rig.wire import Closed
 
+# For so long a kept connection of a process that ends is told so with its next answer; after it, it is closed.
+SETTLE = {"drain.settle": "2s"}
+
 
 class Line:
     """Kvways that take over from each other."""
@@ -25,7 +28,6 @@ class Line:
             "listen": f"{address}:{self.port}",
             "admin.listen": f"127.0.0.1:{self.admin_port}",
             **DEFAULTS,
-            "drain.settle": "2s",
             "drain.timeout": "60s",
             "takeover.socket": self.socket,
             "workers": [{"url": w.url} for w in workers],
