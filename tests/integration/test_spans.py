@@ -35,8 +35,8 @@ def collector():
 
 
 def config(collector, **more):
-    """Every request is exported."""
-    return {"tracing.endpoint": collector.url, "tracing.ratio": 1, "loops": 1, **more}
+    """Every request is exported, soon."""
+    return {"tracing.endpoint": collector.url, "tracing.ratio": 1, "tracing.interval": "100ms", "loops": 1, **more}
 
 
 def ask(router, name, headers=(), **body):
@@ -462,11 +462,13 @@ def test_unknown_values_of_variables_are_named(workers, kvway, collector, monkey
     for name, value in (("PROTOCOL", "grpc"), ("TIMEOUT", "soon"), ("COMPRESSION", "zip"), ("HEADERS", "novalue")):
         monkeypatch.setenv(f"OTEL_EXPORTER_OTLP_{name}", value)
     monkeypatch.setenv("OTEL_TRACES_SAMPLER", "sometimes")
+    monkeypatch.setenv("OTEL_BSP_SCHEDULE_DELAY", "-1")
     router = kvway(workers(1), {"tracing.ratio": 1})
     log = router.log()
     for name, expected in (
         ("OTEL_EXPORTER_OTLP_PROTOCOL", "http/protobuf or http/json"),
         ("OTEL_EXPORTER_OTLP_TIMEOUT", "milliseconds"),
+        ("OTEL_BSP_SCHEDULE_DELAY", "milliseconds"),
         ("OTEL_EXPORTER_OTLP_COMPRESSION", "none or gzip"),
         ("OTEL_EXPORTER_OTLP_HEADERS", "NAME=VALUE"),
     ):

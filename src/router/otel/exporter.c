@@ -4,11 +4,11 @@
  *	outboxes of loops -> open batch -> waiting batches, oldest first -> one message at a time
  *
  * Ten times a second, and more often while many requests end, the thread empties the outboxes and
- * encodes the spans into the open batch. A batch is closed when it is large or a second old. The
- * oldest one is sent; if the collector cannot take it, it is sent again after a pause that doubles,
- * up to TRIES times, and the others wait behind it: a collector that is in trouble gets no second
- * message meanwhile. All batches together have tracing.buffer bytes; what comes beyond that is
- * dropped, so that a dead collector costs this memory and nothing else.
+ * encodes the spans into the open batch. A batch is closed when it is large or as old as
+ * tracing.interval. The oldest one is sent; if the collector cannot take it, it is sent again after
+ * a pause that doubles, up to TRIES times, and the others wait behind it: a collector that is in
+ * trouble gets no second message meanwhile. All batches together have tracing.buffer bytes; what
+ * comes beyond that is dropped, so that a dead collector costs this memory and nothing else.
  */
 #include "otel/exporter.h"
 
@@ -27,7 +27,6 @@
 #define LOOK_MS       100          /* between two looks at the outboxes, at most */
 #define LOOK_LEAST_MS 5            /* and at least */
 #define BATCH_BYTES   (512u << 10) /* a batch of so many is closed */
-#define BATCH_NS      KVW_NS_PER_S /* and so is one of this age */
 #define TURN_MOST     4096         /* most requests encoded before the next look at libcurl */
 #define TRIES         6
 #define PAUSE_NS      KVW_NS_PER_S /* before the second try; doubles each time */
@@ -151,6 +150,7 @@ static size_t empty_outboxes(struct kvw_otel *otel, int64_t now_ns)
 {
 	const struct kvw_trace *trace = otel->deps.trace;
 	struct kvw_trace_story story;
+	int64_t oldest_ns = now_ns - otel->deps.settings->interval_ms * KVW_NS_PER_MS;
 	size_t turn = 0, fullest = 0;
 
 	for (size_t loop = 0; loop < kvw_trace_loops(trace); loop++) {
@@ -161,7 +161,7 @@ static size_t empty_outboxes(struct kvw_otel *otel, int64_t now_ns)
 				count(&otel->state.dropped[KVW_OTEL_DROP_BUFFER], 1);
 		fullest = turn - before > fullest ? turn - before : fullest;
 	}
-	if (otel->open != NULL && now_ns - otel->open->begun_ns >= BATCH_NS)
+	if (otel->open != NULL && otel->open->begun_ns <= oldest_ns)
 		close_batch(otel);
 	return fullest;
 }

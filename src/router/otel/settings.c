@@ -244,20 +244,32 @@ static void make_form(const struct source *from, struct kvw_otel_settings *out)
 		(int)config->tracing_compression, "COMPRESSION");
 }
 
-static void make_timeout(const struct source *from, struct kvw_otel_settings *out)
+/* Returns the milliseconds of a variable, value NULL if it is not set, or those that the key says. */
+static int64_t choose_ms(const struct source *from, enum kvw_key_index key, int64_t said,
+	const char *name, const char *value)
 {
-	char name[64], *end;
-	const char *value = exporter_value(from, "TIMEOUT", name);
+	char *end;
 	long ms;
 
-	out->timeout_ms = from->config->tracing_timeout_ms;
-	if (value == NULL || !is_usual(from, KVW_KEY_tracing_timeout_ms))
-		return;
+	if (value == NULL || !is_usual(from, key))
+		return said;
 	ms = strtol(value, &end, 10);
-	if (*end != '\0' || ms < 100 || ms > 60000)
-		warn_of(name, value, "milliseconds, from 100 to 60000");
-	else
-		out->timeout_ms = ms;
+	if (*end == '\0' && ms >= 100 && ms <= 60000)
+		return ms;
+	warn_of(name, value, "milliseconds, from 100 to 60000");
+	return said;
+}
+
+static void make_times(const struct source *from, struct kvw_otel_settings *out)
+{
+	static const char delay[] = "OTEL_BSP_SCHEDULE_DELAY";
+	char name[64];
+	const char *timeout = exporter_value(from, "TIMEOUT", name);
+
+	out->timeout_ms = choose_ms(from, KVW_KEY_tracing_timeout_ms,
+		from->config->tracing_timeout_ms, name, timeout);
+	out->interval_ms = choose_ms(from, KVW_KEY_tracing_interval_ms,
+		from->config->tracing_interval_ms, delay, value_of(from, delay));
 }
 
 static enum kvw_err make_ca(const struct source *from, struct kvw_otel_settings *out)
@@ -415,7 +427,7 @@ enum kvw_err kvw_otel_settings_make(const struct kvw_config *config, size_t loop
 		return KVW_OK;
 	}
 	make_form(&from, out);
-	make_timeout(&from, out);
+	make_times(&from, out);
 	make_sampling(&from, loops, &out->sampling);
 	err = make_ca(&from, out);
 	if (err == KVW_OK)

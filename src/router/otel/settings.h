@@ -29,7 +29,8 @@ struct kvw_otel_settings {
 	char *service_name; /* owned */
 	enum kvw_otlp_protocol protocol;
 	enum kvw_otlp_compression compression;
-	int64_t timeout_ms;
+	int64_t timeout_ms;  /* of a message */
+	int64_t interval_ms; /* for which spans wait for others */
 	uint64_t buffer; /* bytes */
 	struct kvw_otel_pair headers[KVW_OTEL_PAIRS_MOST], resource[KVW_OTEL_PAIRS_MOST];
 	size_t header_count, resource_count;

@@ -145,12 +145,13 @@ START_TEST(other_variables)
 		"OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "http/json", "OTEL_EXPORTER_OTLP_COMPRESSION",
 		"gzip", "OTEL_EXPORTER_OTLP_TIMEOUT", "1500", "OTEL_EXPORTER_OTLP_CERTIFICATE",
 		"/ca.pem", "OTEL_EXPORTER_OTLP_HEADERS", "k=v", "OTEL_RESOURCE_ATTRIBUTES",
-		"service.name=listed,a=b", NULL};
+		"service.name=listed,a=b", "OTEL_BSP_SCHEDULE_DELAY", "5000", NULL};
 	struct kvw_otel_settings settings = make("", variables);
 
 	ck_assert_int_eq(settings.protocol, KVW_OTLP_JSON);
 	ck_assert_int_eq(settings.compression, KVW_OTLP_GZIP);
 	ck_assert_int_eq(settings.timeout_ms, 1500);
+	ck_assert_int_eq(settings.interval_ms, 5000);
 	ck_assert_str_eq(settings.ca_file, "/ca.pem");
 	ck_assert_str_eq(settings.headers[0].value, "v");
 	ck_assert_str_eq(settings.service_name, "listed");
