@@ -11,7 +11,7 @@ from rig.router import DEFAULTS, PROGRAM, Process, parse_metrics, write_config
 from rig.wait import PATIENCE, Port, unused_port, until
 from rig.wire import Closed
 
-# For so long a kept connection of a process that ends is told so with its next answer; after it, it is closed.
+# Kept connections of a process that ends get one more answer during this time, with Connection: close.
 SETTLE = {"drain.settle": "2s"}
 
 
