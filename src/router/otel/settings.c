@@ -244,7 +244,7 @@ static void make_form(const struct source *from, struct kvw_otel_settings *out)
 		(int)config->tracing_compression, "COMPRESSION");
 }
 
-/* Returns the milliseconds of a variable, value NULL if it is not set, or those that the key says. */
+/* Returns the milliseconds of a variable (value NULL: not set), or else those that the key says. */
 static int64_t choose_ms(const struct source *from, enum kvw_key_index key, int64_t said,
 	const char *name, const char *value)
 {
