@@ -328,22 +328,23 @@ def busy(router, count=40):
 
 
 def test_the_exporter_looks_more_often_while_many_requests_end(workers, kvway, collector):
-    """64 records may wait for their export, and more than that end in a tenth of a second."""
+    """64 records may wait for their export, and twice as many end in a tenth of a second: half of them would be dropped."""
     at = collector()
     router = kvway(workers(2), config(at, **{"trace.requests": 128}))
 
-    def hurry():
+    def ask_often():
         with Client(router.port) as client:
-            for _ in range(600):
+            for _ in range(400):
                 assert client.ask("POST", CHAT, [], chat_body()).status == 200
+                time.sleep(0.004)  # the exporter's thread needs the processor, too
 
-    threads = [threading.Thread(target=hurry) for _ in range(6)]
+    threads = [threading.Thread(target=ask_often) for _ in range(6)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    until(lambda: exported(router) + dropped(router, "queue") == 3600, what="each request exported or dropped")
-    assert dropped(router, "queue") < 1800
+    until(lambda: exported(router) + dropped(router, "queue") == 2400, what="each request exported or dropped")
+    assert dropped(router, "queue") < 300
 
 
 def test_a_dead_collector(workers, kvway, collector):

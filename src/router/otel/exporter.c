@@ -60,6 +60,7 @@ struct kvw_otel {
 	unsigned tries;           /* of the first closed batch */
 	int64_t next_ns;          /* when it may be sent */
 	int64_t looked_ns;        /* when the outboxes were emptied */
+	int64_t look_ns;          /* when they are to be, next */
 	int64_t complained_ns;
 	uint64_t random;
 };
@@ -169,11 +170,13 @@ static size_t empty_outboxes(struct kvw_otel *otel, int64_t now_ns)
 /*
  * Returns the milliseconds until the next look, by the number of requests that the fullest outbox
  * had. A quarter of its room may fill up in that time, at the rate since the last look; an outbox
- * that may have been full says too little of the rate, so the next look comes soon.
+ * that may have been full says too little of the rate, so the next look comes soon. Few requests in
+ * a short time say little, too: the time at most doubles from look to look.
  */
 static int pause_until_look(struct kvw_otel *otel, size_t fullest, int64_t now_ns)
 {
 	int64_t since_ms = (now_ns - otel->looked_ns) / KVW_NS_PER_MS;
+	int64_t most = 2 * (otel->look_ns - otel->looked_ns) / KVW_NS_PER_MS;
 	size_t room = kvw_trace_outbox_room(otel->deps.trace);
 	int64_t pause = LOOK_MS;
 
@@ -182,7 +185,9 @@ static int pause_until_look(struct kvw_otel *otel, size_t fullest, int64_t now_n
 		pause = LOOK_LEAST_MS;
 	else if (fullest > 0)
 		pause = since_ms * (int64_t)(room / 4) / (int64_t)fullest;
-	return (int)(pause < LOOK_LEAST_MS ? LOOK_LEAST_MS : pause > LOOK_MS ? LOOK_MS : pause);
+	most = most < LOOK_MS ? most : LOOK_MS;
+	pause = pause < most ? pause : most;
+	return (int)(pause < LOOK_LEAST_MS ? LOOK_LEAST_MS : pause);
 }
 
 /* --- from batches to the collector --- */
@@ -287,15 +292,28 @@ static bool has_spans(const struct kvw_otel *otel)
 	return otel->open != NULL || !TAILQ_EMPTY(&otel->closed);
 }
 
-/* One turn; returns after LOOK_MS at the latest. */
+/* Empties the outboxes if it is time. Returns the milliseconds until the next look. */
+static int look(struct kvw_otel *otel, int64_t now_ns, bool now)
+{
+	int pause;
+
+	if (!now && now_ns < otel->look_ns)
+		return (int)((otel->look_ns - now_ns + KVW_NS_PER_MS - 1) / KVW_NS_PER_MS);
+	pause = pause_until_look(otel, empty_outboxes(otel, now_ns), now_ns);
+	otel->look_ns = now_ns + pause * KVW_NS_PER_MS;
+	return pause;
+}
+
+/* One turn; returns after LOOK_MS at the latest, and before the next look when the collector has
+ * taken or sent something. */
 static void take_turn(struct kvw_otel *otel)
 {
-	int64_t now_ns = kvw_clock_ns();
-	int pause = pause_until_look(otel, empty_outboxes(otel, now_ns), now_ns);
+	bool stop = atomic_load_explicit(&otel->stop, memory_order_acquire);
+	int pause = look(otel, kvw_clock_ns(), stop);
 	struct kvw_delivery_result result;
 	enum kvw_delivered how;
 
-	if (atomic_load_explicit(&otel->stop, memory_order_acquire))
+	if (stop)
 		close_batch(otel);
 	send_first(otel, kvw_clock_ns());
 	how = kvw_delivery_wait(otel->delivery, pause, &result);
