@@ -328,9 +328,9 @@ def busy(router, count=40):
 
 
 def test_the_exporter_looks_more_often_while_many_requests_end(workers, kvway, collector):
-    """64 records may wait for their export, and twice as many end in a tenth of a second: half of them would be dropped."""
+    """32 records may wait for their export, and twice as many end between two looks that do not follow the load."""
     at = collector()
-    router = kvway(workers(2), config(at, **{"trace.requests": 128}))
+    router = kvway(workers(2), config(at, **{"trace.requests": 64}))
 
     def ask_often():
         with Client(router.port) as client:

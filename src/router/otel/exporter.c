@@ -3,8 +3,8 @@
  *
  *	outboxes of loops -> open batch -> waiting batches, oldest first -> one message at a time
  *
- * Ten times a second, and more often while many requests end, the thread empties the outboxes and
- * encodes the spans into the open batch. A batch is closed when it is large or as old as
+ * Twenty times a second, and more often while many requests end, the thread empties the outboxes
+ * and encodes the spans into the open batch. A batch is closed when it is large or as old as
  * tracing.interval. The oldest one is sent; if the collector cannot take it, it is sent again after
  * a pause that doubles, up to TRIES times, and the others wait behind it: a collector that is in
  * trouble gets no second message meanwhile. All batches together have tracing.buffer bytes; what
@@ -24,7 +24,7 @@
 #include "fleet/fleet.h"
 #include "otel/delivery.h"
 
-#define LOOK_MS       100          /* between two looks at the outboxes, at most */
+#define LOOK_MS       50           /* between two looks at the outboxes, at most */
 #define LOOK_LEAST_MS 5            /* and at least */
 #define BATCH_BYTES   (512u << 10) /* a batch of so many is closed */
 #define TURN_MOST     4096         /* most requests encoded before the next look at libcurl */
