@@ -1,7 +1,8 @@
 /*
  * fuzz_request.c - any bytes as what a client sends to kvtierd.
  *
- * A connection of the real server, on a loop without a thread, over objects in memory. The bytes are
+ * A connection of the real server, on a loop without a thread, over objects in memory. PUTs that
+ * replace, erases and changes of generations go through the real thread of jobs. The bytes are
  * sent twice: as a whole, and cut into pieces whose sizes the first bytes choose. What is answered is
  * the same both times, each answer is whole, and when the client has gone nothing is under way and no
  * more is leased than its answers granted.
@@ -15,7 +16,7 @@
 #include "daemon/server_parts.h"
 
 #define CUTS        8 /* first bytes of an input */
-#define ANSWER_MOST ((size_t)1 << 20)
+#define ANSWER_MOST ((size_t)8 << 20) /* an input of 4 KiB can ask for 170 pages of metrics */
 #define INTERIM     "HTTP/1.1 100 Continue\r\n\r\n"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -45,9 +46,11 @@ static void scene_init(struct scene *s)
 	memset(s, 0, sizeof(*s));
 	kvt_daemon_config_init(&s->config);
 	s->config.lease_wait_max_ns = 0; /* whether a miss took too long depends on the machine */
+	s->config.client_erase = true;
 	s->server.config = &s->config;
 	s->server.objects = fake_create();
 	s->server.segment = fake_segment(s->server.objects);
+	require(kvt_jobs_create(s->server.objects, &s->server.jobs) == KVT_OK);
 	s->server.loops = &s->loop;
 	s->server.loop_count = s->server.all_loops = 1;
 	s->answers = malloc(ANSWER_MOST);
@@ -59,16 +62,18 @@ static void scene_init(struct scene *s)
 	kvw_clients_take(&s->loop.base, pair[1]);
 }
 
-/* Turns until nothing happens any more. */
+/* Turns until nothing happens any more, and no job is under way. */
 static void turn(struct scene *s)
 {
+	struct kvw_server_loop *loop = &s->loop.base.loop;
 	bool moved = true;
 
 	while (moved) {
+		bool waits = loop->waits > 0;
 		ssize_t n;
 
-		moved = kvw_io_set_busy(&s->loop.base.loop.sockets);
-		require(kvw_server_loop_turn(&s->loop.base.loop, false));
+		require(kvw_server_loop_turn(loop, waits));
+		moved = waits || loop->waits > 0 || kvw_io_set_busy(&loop->sockets);
 		while (s->len < ANSWER_MOST &&
 			(n = recv(s->client, s->answers + s->len, ANSWER_MOST - s->len, 0)) > 0) {
 			s->len += (size_t)n;
@@ -152,6 +157,7 @@ static void scene_end(struct scene *s)
 
 static void scene_free(struct scene *s)
 {
+	kvt_jobs_destroy(s->server.jobs);
 	fake_destroy(s->server.objects);
 	kvt_daemon_config_finish(&s->config);
 	free(s->answers);
