@@ -292,12 +292,12 @@ static bool has_spans(const struct kvw_otel *otel)
 	return otel->open != NULL || !TAILQ_EMPTY(&otel->closed);
 }
 
-/* Empties the outboxes if it is time. Returns the milliseconds until the next look. */
-static int look(struct kvw_otel *otel, int64_t now_ns, bool now)
+/* Empties the outboxes, at once or if it is time. Returns the milliseconds until the next look. */
+static int look(struct kvw_otel *otel, int64_t now_ns, bool at_once)
 {
 	int pause;
 
-	if (!now && now_ns < otel->look_ns)
+	if (!at_once && now_ns < otel->look_ns)
 		return (int)((otel->look_ns - now_ns + KVW_NS_PER_MS - 1) / KVW_NS_PER_MS);
 	pause = pause_until_look(otel, empty_outboxes(otel, now_ns), now_ns);
 	otel->look_ns = now_ns + pause * KVW_NS_PER_MS;
