@@ -12,8 +12,8 @@ build=${BENCH_BUILD:-$root/build-release}
 python=/usr/bin/python3
 
 name=${1:---help}
-case $name in
---help | -h) exec "$python" "$root/bench/lib_main.py" --help ;;
+case " $name $* " in
+*' --help '* | *' -h '*) exec "$python" "$root/bench/lib_main.py" --help ;;
 esac
 
 if [ "${BENCH_NO_BUILD:-0}" = 1 ]; then
