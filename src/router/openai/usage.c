@@ -12,9 +12,9 @@
  * 	{"meta":{"billed_units":{...}}}                        Cohere's embeddings
  *
  * Brackets and strings are tracked to know the place. Most events have no usage, or null, which
- * some servers write into every event: a piece of whole events without another `"usage"` only costs
- * that search. The member name, both quotes included, cannot stand inside a JSON string, where its
- * quotes would be escaped.
+ * some servers write into every event: a piece of whole events without another `"usage"`, and
+ * without `"meta"`, only costs these two searches. A member's name, both quotes included, cannot
+ * stand inside a JSON string, where its quotes would be escaped.
  *
  * An object is read in place if the piece has all of it; else it is copied until its braces
  * balance, then read.
@@ -40,7 +40,8 @@
 #include "base/find.h"
 #include "kvway/slice.h"
 
-static const struct kvw_slice marker = KVW_SLICE("\"usage\"");
+static const struct kvw_slice usage_marker = KVW_SLICE("\"usage\"");
+static const struct kvw_slice meta_marker = KVW_SLICE("\"meta\"");
 
 void kvw_usage_init(struct kvw_usage *usage)
 {
@@ -425,10 +426,11 @@ static const char *take_structure(struct kvw_usage *usage, const char *p, const 
 /* Returns whether the bytes are whole events without a usage object. */
 static bool says_nothing(const char *p, const char *end)
 {
-	if (*p == '{' || *p == '[' || end - p < 2 || end[-1] != '\n' || end[-2] != '\n')
+	if (*p == '{' || *p == '[' || end - p < 2 || end[-1] != '\n' || end[-2] != '\n' ||
+		kvw_find(p, (size_t)(end - p), meta_marker) != NULL)
 		return false;
-	while ((p = kvw_find(p, (size_t)(end - p), marker)) != NULL) {
-		p = skip_space(p + marker.len, end);
+	while ((p = kvw_find(p, (size_t)(end - p), usage_marker)) != NULL) {
+		p = skip_space(p + usage_marker.len, end);
 		p = skip_space(p < end && *p == ':' ? p + 1 : end, end);
 		if (end - p < 4 || memcmp(p, "null", 4) != 0)
 			return false;
