@@ -60,7 +60,7 @@ struct kvw_otel {
 	unsigned tries;           /* of the first closed batch */
 	int64_t next_ns;          /* when it may be sent */
 	int64_t looked_ns;        /* when the outboxes were emptied */
-	int64_t look_ns;          /* when they are to be, next */
+	int64_t next_look_ns;     /* when the outboxes are to be emptied next */
 	int64_t complained_ns;
 	uint64_t random;
 };
@@ -176,7 +176,7 @@ static size_t empty_outboxes(struct kvw_otel *otel, int64_t now_ns)
 static int pause_until_look(struct kvw_otel *otel, size_t fullest, int64_t now_ns)
 {
 	int64_t since_ms = (now_ns - otel->looked_ns) / KVW_NS_PER_MS;
-	int64_t most = 2 * (otel->look_ns - otel->looked_ns) / KVW_NS_PER_MS;
+	int64_t most = 2 * (otel->next_look_ns - otel->looked_ns) / KVW_NS_PER_MS;
 	size_t room = kvw_trace_outbox_room(otel->deps.trace);
 	int64_t pause = LOOK_MS;
 
@@ -297,10 +297,10 @@ static int look(struct kvw_otel *otel, int64_t now_ns, bool at_once)
 {
 	int pause;
 
-	if (!at_once && now_ns < otel->look_ns)
-		return (int)((otel->look_ns - now_ns + KVW_NS_PER_MS - 1) / KVW_NS_PER_MS);
+	if (!at_once && now_ns < otel->next_look_ns)
+		return (int)((otel->next_look_ns - now_ns + KVW_NS_PER_MS - 1) / KVW_NS_PER_MS);
 	pause = pause_until_look(otel, empty_outboxes(otel, now_ns), now_ns);
-	otel->look_ns = now_ns + pause * KVW_NS_PER_MS;
+	otel->next_look_ns = now_ns + pause * KVW_NS_PER_MS;
 	return pause;
 }
 
