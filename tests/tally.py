@@ -4,8 +4,9 @@
     tally.py LABEL SECONDS BUILD_DIR [LOGBASE]    rows, appended to stdout
     tally.py --summary FILE                       the table of all rows, how each failed test runs alone, the closing line
 
-A row is `label passed failed skipped seconds`, separated by tabs, or `alone COMMAND` for a test that failed. A meson test
-that is a pytest file counts as its cases when pytest wrote a report, else as one.
+A row is `label passed failed skipped seconds`, separated by tabs; for a test that failed also `alone COMMAND` and rows `why
+LINE`, the lines of its output that name the failure. A meson test that is a pytest file counts as its cases when pytest
+wrote a report, else as one.
 """
 
 import json
@@ -19,6 +20,14 @@ import xml.etree.ElementTree as ElementTree
 # What tests/integration/pytest.sh says when a file has failed.
 ALONE = re.compile(r"^alone: (.*)$", re.M)
 LOGS = re.compile(r"^logs: (.*)$", re.M)
+
+# Lines that name a failure: of Check, of a sanitizer (with the first frames of its stacks), of libFuzzer, of pytest, of
+# unittest.
+NAMES_FAILURE = re.compile(
+    r"^[^ ]+:\d+:[FE]:|Sanitizer|runtime error:|^ +(Previous|Write|Read|Location|Atomic|Mutex|As if) |^ +#[0-2] |libFuzzer:"
+    r"|^E  |^FAILED |^[A-Za-z.]*(Error|Exception)\b|[Aa]ssertion"
+)
+WHY_LINES = 16
 
 
 def results(build, logbase):
@@ -54,6 +63,13 @@ def junit_counts(path):
     return passed, failed, skipped, reasons
 
 
+def why(output):
+    """The lines of a failed test's output that name the failure, else its last lines."""
+    lines = [line.rstrip() for line in output.splitlines() if line.strip()]
+    named = [line for line in lines if NAMES_FAILURE.search(line)]
+    return (named[:WHY_LINES] or lines[-4:]) or ["nothing was printed"]
+
+
 def alone(build, name, output, cases):
     """How a test that failed runs alone, each case of pytest in a line of its own, and where its logs are."""
     command, logs = ALONE.search(output), LOGS.search(output)
@@ -72,9 +88,9 @@ def alone(build, name, output, cases):
 
 
 def meson_counts(build, logbase):
-    """Counts of one `meson test --logbase` run, why tests were skipped, and how those that failed run alone."""
+    """Counts of one `meson test --logbase` run, why tests were skipped, and rows about those that failed."""
     passed = failed = skipped = 0
-    reasons, commands = [], []
+    reasons, failures = [], []
     tests = results(build, logbase)
     if tests is None:
         return 0, 1, 0, ["nothing ran"], []
@@ -97,30 +113,34 @@ def meson_counts(build, logbase):
         else:
             failed += 1
         if cases or not good(result) and result != "SKIP":
-            commands += alone(build, name, output, cases)
-    return passed, failed, skipped, reasons, commands
+            failures += [("alone", command) for command in alone(build, name, output, cases)]
+            failures += [("why", line) for line in why(output)]
+    return passed, failed, skipped, reasons, failures
 
 
 def count(label, seconds, build, logbase):
-    passed, failed, skipped, reasons, commands = meson_counts(pathlib.Path(build), logbase)
+    passed, failed, skipped, reasons, failures = meson_counts(pathlib.Path(build), logbase)
     for reason in sorted(set(reasons)):
         print(f"  {label}: skipped {reasons.count(reason)}: {reason}", file=sys.stderr)
     print(label, passed, failed, skipped, seconds, sep="\t")
-    for command in commands:
-        print("alone", command, sep="\t")
+    for what, text in failures:
+        print(what, text.replace("\t", " "), sep="\t")
 
 
 def summary(path):
     lines = [line.split("\t") for line in pathlib.Path(path).read_text().splitlines()]
-    rows = [line for line in lines if line[0] != "alone"]
+    rows = [line for line in lines if line[0] not in ("alone", "why")]
     width = max([len(r[0]) for r in rows], default=5)
     print(f"{'suite':<{width}}  passed  failed  skipped  seconds")
     for label, passed, failed, skipped, seconds in rows:
         print(f"{label:<{width}}  {passed:>6}  {failed:>6}  {skipped:>7}  {seconds:>7}")
     passed, failed, skipped = (sum(int(r[i]) for r in rows) for i in (1, 2, 3))
     print()
-    for _, command in (line for line in lines if line[0] == "alone"):
-        print(f"FAILED, alone: {command}")
+    for what, *text in lines:
+        if what == "alone":
+            print(f"FAILED, alone: {text[0]}")
+        elif what == "why":
+            print(f"    {text[0]}")
     print(f"{passed} passed, {failed} failed" + (f", {skipped} skipped" if skipped else ""))
     return failed > 0 or passed == 0
 
