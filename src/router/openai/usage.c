@@ -9,12 +9,12 @@
  * 	{"type":"response.completed","response":{"usage":{...}}}
  * 	{"type":"message_start","message":{"usage":{...}}}
  * 	{"type":"message-end","delta":{"usage":{...}}}         Cohere's chat
- * 	{"meta":{"billed_units":{...}}}                        Cohere's embeddings
+ * 	{"meta":{"billed_units":{...}}}                        Cohere's embeddings, no event
  *
  * Brackets and strings are tracked to know the place. Most events have no usage, or null, which
- * some servers write into every event: a piece of whole events without another `"usage"`, and
- * without `"meta"`, only costs these two searches. A member's name, both quotes included, cannot
- * stand inside a JSON string, where its quotes would be escaped.
+ * some servers write into every event: a piece of whole events without another `"usage"` only costs
+ * that search. The member name, both quotes included, cannot stand inside a JSON string, where its
+ * quotes would be escaped.
  *
  * An object is read in place if the piece has all of it; else it is copied until its braces
  * balance, then read.
@@ -40,8 +40,7 @@
 #include "base/find.h"
 #include "kvway/slice.h"
 
-static const struct kvw_slice usage_marker = KVW_SLICE("\"usage\"");
-static const struct kvw_slice meta_marker = KVW_SLICE("\"meta\"");
+static const struct kvw_slice marker = KVW_SLICE("\"usage\"");
 
 void kvw_usage_init(struct kvw_usage *usage)
 {
@@ -293,7 +292,8 @@ static bool counts(const struct kvw_usage *usage)
 
 static enum meaning meaning_of_key(const struct kvw_usage *usage, const char *key, size_t len)
 {
-	if (key_is(key, len, "usage") || (usage->depth == 1 && key_is(key, len, "meta")))
+	if (key_is(key, len, "usage") ||
+		(usage->in_body && usage->depth == 1 && key_is(key, len, "meta")))
 		return MEANS_USAGE;
 	return usage->depth == 1 && (key_is(key, len, "response") || key_is(key, len, "message") ||
 					    key_is(key, len, "delta"))
@@ -419,6 +419,7 @@ static const char *take_structure(struct kvw_usage *usage, const char *p, const 
 	default:
 		usage->meaning = MEANS_NOTHING;
 		usage->depth -= usage->depth > 0;
+		usage->in_body = usage->in_body && usage->depth > 0;
 	}
 	return p + 1;
 }
@@ -426,11 +427,10 @@ static const char *take_structure(struct kvw_usage *usage, const char *p, const 
 /* Returns whether the bytes are whole events without a usage object. */
 static bool says_nothing(const char *p, const char *end)
 {
-	if (*p == '{' || *p == '[' || end - p < 2 || end[-1] != '\n' || end[-2] != '\n' ||
-		kvw_find(p, (size_t)(end - p), meta_marker) != NULL)
+	if (*p == '{' || *p == '[' || end - p < 2 || end[-1] != '\n' || end[-2] != '\n')
 		return false;
-	while ((p = kvw_find(p, (size_t)(end - p), usage_marker)) != NULL) {
-		p = skip_space(p + usage_marker.len, end);
+	while ((p = kvw_find(p, (size_t)(end - p), marker)) != NULL) {
+		p = skip_space(p + marker.len, end);
 		p = skip_space(p < end && *p == ':' ? p + 1 : end, end);
 		if (end - p < 4 || memcmp(p, "null", 4) != 0)
 			return false;
@@ -442,7 +442,13 @@ void kvw_usage_feed(struct kvw_usage *usage, const char *data, size_t len)
 {
 	const char *p = data, *end = data + len;
 
-	if (len == 0 || (usage->depth == 0 && !usage->collecting && says_nothing(p, end)))
+	if (len == 0)
+		return;
+	if (!usage->begun) {
+		usage->begun = true;
+		usage->in_body = *p == '{';
+	}
+	if (usage->depth == 0 && !usage->collecting && says_nothing(p, end))
 		return;
 	while (p < end) {
 		if (usage->collecting)

@@ -92,7 +92,7 @@ static void check_usage(const char *data, size_t size, size_t piece)
 	char *events = malloc(size + 1);
 	size_t len = keep_event_objects(data, size, events);
 
-	read_usage(data, size, piece, &cut);
+	read_usage(data, size, piece, &cut); /* for faults of memory alone */
 	read_usage(events, len, len, &whole);
 	read_usage(events, len, piece, &cut);
 	if (whole.prompt_known != cut.prompt_known || whole.cached_known != cut.cached_known ||

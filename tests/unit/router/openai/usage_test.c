@@ -122,7 +122,9 @@ static const struct {
 	 "\"usage\":{\"billed_units\":{\"input_tokens\":12,\"output_tokens\":5},\"tokens\":{\"input_tokens\":12,"
 	 "\"output_tokens\":5}}}}\n\n",
 		12, UNKNOWN, 5},
-	{"data: {\"meta\":{\"billed_units\":{\"input_tokens\":12}}}\n\n", 12, UNKNOWN, UNKNOWN},
+	/* no event has it */
+	{"data: {\"meta\":{\"billed_units\":{\"input_tokens\":12}}}\n\n", UNKNOWN, UNKNOWN, UNKNOWN},
+	{"{\"id\":\"e\"}\n\ndata: {\"meta\":{\"billed_units\":{\"input_tokens\":12}}}\n\n", UNKNOWN, UNKNOWN, UNKNOWN},
 	{"{\"choices\":[{\"delta\":{\"usage\":{\"prompt_tokens\":5}}}],\"texts\":{\"meta\":{\"billed_units\":"
 	 "{\"input_tokens\":12}}}}",
 		UNKNOWN, UNKNOWN, UNKNOWN},
