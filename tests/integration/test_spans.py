@@ -422,7 +422,7 @@ def test_what_waits_is_sent_when_kvway_ends(workers, kvway, collector):
     at = collector()
     router = kvway(workers(1), config(at, **{"tracing.interval": "1m"}))
     assert ask(router, "last").status == 200
-    stays(lambda: not at.messages, 0.5, "spans that wait for others")
+    stays(lambda: not at.messages, 1.5, "spans that wait for others")
     router.stop()
     assert at.tree("last")
 
