@@ -192,7 +192,7 @@ def test_a_salt_keeps_tenants_apart(stage):
 
 
 def test_a_restart_a_silence_and_a_leave_empty_the_servers_memory(stage):
-    s = stage(1, {"kvaware.lmcache.heartbeat_timeout": "1s"})
+    s = stage(1, {"kvaware.lmcache.heartbeat_timeout": "4s"})
     server = s.server()
     wait_coverage(s.router, s.workers, "lmcache")
     prompt = ids(6, 4 * CHUNK + 1)

@@ -78,7 +78,7 @@ def drives(tmp_path, peer):
     made = []
 
     def make(number, store=True, **more):
-        config = {"l1.capacity": "16MiB", **peer.config, **more}
+        config = {"l1.capacity": "16MiB", "l2.deadline": "20s", "l2.connect_timeout": "20s", **peer.config, **more}
         if store:
             config.update({"nvme.path": str(tmp_path / f"store{number}"), "nvme.capacity": "64MiB"})
         made.append(Drive(tmp_path, config, name=f"drive{number}"))
@@ -237,7 +237,8 @@ def test_an_object_of_kvtierd_whose_set_is_late(redis, tmp_path):
 @REDIS_ALONE
 def test_a_set_that_is_late(drives, redis):
     late = Late(redis.port)
-    writer, reader = drives(0, store=False, **{"l2.url": late.url, "l2.connections": 2}), drives(1, store=False)
+    writer = drives(0, store=False, **{"l2.url": late.url, "l2.connections": 2, "l2.deadline": "300ms"})
+    reader = drives(1, store=False)
     late.hold = True
     put(writer, 1)
     until(lambda: late.held > 0, 10, "its SET being held")

@@ -60,7 +60,7 @@ def test_sigterm_lets_running_requests_finish(pair):
 
 def test_draining_clients_are_served_until_load_balancers_have_noticed(pair):
     """Endpoints lag behind /ready: new clients are served meanwhile, and every answer says `close`."""
-    _, router = pair(config={"drain.settle": "2s"})
+    _, router = pair(config={"drain.settle": "5s"})
     with Client(router.port) as kept, Client(router.port) as idle:
         assert kept.ask("GET", "/x").headers.get("connection") != "close"
         begin = time.monotonic()
@@ -76,15 +76,15 @@ def test_draining_clients_are_served_until_load_balancers_have_noticed(pair):
         assert (got.status, got.headers.get("connection")) == (200, "close")
         assert kept.closed_by_peer()
         assert not idle.closed_by_peer(0.2)
-        assert router.wait(5) == 0
-        assert time.monotonic() - begin >= 1.9
+        assert router.wait(15) == 0
+        assert time.monotonic() - begin >= 4.9
         assert idle.closed_by_peer()
 
 
 def test_an_answer_that_began_before_the_drain_keeps_its_connection(pair):
     """It did not say `close`: its client may send the next request, whose answer does."""
     go = threading.Event()
-    worker, router = pair(streaming(go), {"drain.settle": "3s"})
+    worker, router = pair(streaming(go), {"drain.settle": "5s"})
     with Client(router.port) as client:
         client.send_request("POST", CHAT, body=chat_body(stream=True))
         answer = client.read_head()
@@ -96,7 +96,7 @@ def test_an_answer_that_began_before_the_drain_keeps_its_connection(pair):
         assert not client.closed_by_peer(0.2)
         got = client.ask("POST", CHAT, body=chat_body(stream=True))
         assert (got.status, got.headers.get("connection")) == (200, "close")
-    assert router.wait(5) == 0
+    assert router.wait(15) == 0
 
 
 def test_second_signal_ends_the_settling_too(pair):

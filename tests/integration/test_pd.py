@@ -301,7 +301,7 @@ def test_clients_that_leave(parted, leg):
         if leg == "prefill":
             until(lambda: router.sockets_to(p.worker.port) > 0, what="the prefiller was asked")
         else:
-            until(lambda: prefills(router, "ok") == 1, what="the decoder was asked")
+            until(lambda: router.metric("kvway_pd_handover_seconds_count") == 1, what="the decoder was asked")
     if leg == "prefill":
         until(lambda: prefills(router, "cancelled") == 1, what="the leg was given up")
     else:

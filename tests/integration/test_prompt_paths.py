@@ -48,6 +48,7 @@ def test_a_conversation_stays_where_its_beginning_is(workers, kvway, path, make)
             turns += ["ok", f"{conversation} {turn} and then? {TEXT[:400]}"]
     # A worker that breaks before the first token is left for another, and the usage of the answer is counted.
     broken = iter([True])
+    router.wait_idle()  # an answer is counted after its last byte
     used = router.metric("vllm:input_tokens_total")
 
     def breaks_once(ex):
@@ -60,4 +61,5 @@ def test_a_conversation_stays_where_its_beginning_is(workers, kvway, path, make)
         worker.script = breaks_once
     assert router.ask("POST", path, body={"model": "tiny", **make(["another", TEXT])}).status == 200
     assert router.metric("kvway_retries_total") == 1
+    router.wait_idle()
     assert router.metric("vllm:input_tokens_total") > used

@@ -65,8 +65,8 @@ static void refuse_connection(struct kvw_acceptor *acceptor, int fd, enum kvw_re
 		(void)!write(fd, shed, sizeof(shed) - 1);
 	else if (loop->tls == NULL)
 		(void)!write(fd, limited, sizeof(limited) - 1);
-	close(fd);
 	kvw_metrics_add(loop->metrics, KVW_COUNT_CONNECTIONS_REFUSED, 1);
+	close(fd);
 }
 
 static const struct kvw_acceptor_ops ops = {

@@ -68,10 +68,10 @@ void kvw_receive_client_take(struct kvw_loop *loop, int fd, const struct sockadd
 
 	if (client == NULL ||
 		kvw_io_open(&client->io, &loop->sockets, fd, client_event) != KVW_OK) {
+		kvw_metrics_add(loop->metrics, KVW_COUNT_CONNECTIONS_REFUSED, 1);
 		free(client);
 		close(fd);
 		kvw_shared_connection_release(loop->shared);
-		kvw_metrics_add(loop->metrics, KVW_COUNT_CONNECTIONS_REFUSED, 1);
 		return;
 	}
 	client->io.writable = true;
@@ -80,10 +80,10 @@ void kvw_receive_client_take(struct kvw_loop *loop, int fd, const struct sockadd
 	kvw_front_format(client->address, peer);
 	if (!begin_front(client, peer) ||
 		(client->state != KVW_CLIENT_PROXY && !begin_tls(client))) {
+		kvw_metrics_add(loop->metrics, KVW_COUNT_CONNECTIONS_REFUSED, 1);
 		kvw_io_close(&client->io, false);
 		free(client);
 		kvw_shared_connection_release(loop->shared);
-		kvw_metrics_add(loop->metrics, KVW_COUNT_CONNECTIONS_REFUSED, 1);
 		return;
 	}
 	client->timer.fn = client_timeout;
