@@ -158,8 +158,8 @@ static void refuse_file(struct kvw_auth *auth, const char *mistakes)
 	log_lines(mistakes);
 	kvw_error(ROOM, "%s: is refused, the keys of before stay in force keys=%llu", auth->path,
 		(unsigned long long)atomic_load(&auth->state.keys));
-	atomic_fetch_add(&auth->state.refused, 1);
 	atomic_store(&auth->state.last_refused, true);
+	atomic_fetch_add(&auth->state.refused, 1);
 }
 
 /* --- the file --- */

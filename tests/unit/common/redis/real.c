@@ -27,18 +27,20 @@ bool real_exists(void)
 		      "2>&1") == 0;
 }
 
-/* A port that was free a moment ago. */
-static uint16_t free_port(void)
+/* Returns a free port. The socket in *kept is bound to it without listening, so that the kernel gives
+ * it to no other program, while the server, which sets SO_REUSEADDR, may listen. */
+static uint16_t keep_port(int *kept)
 {
 	struct sockaddr_in address = {
-		.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+		.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_ANY)};
 	socklen_t len = sizeof(address);
-	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	int on = 1;
 
-	ck_assert_int_ge(fd, 0);
-	ck_assert_int_eq(bind(fd, (struct sockaddr *)&address, len), 0);
-	ck_assert_int_eq(getsockname(fd, (struct sockaddr *)&address, &len), 0);
-	close(fd);
+	*kept = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	ck_assert_int_ge(*kept, 0);
+	ck_assert_int_eq(setsockopt(*kept, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)), 0);
+	ck_assert_int_eq(bind(*kept, (struct sockaddr *)&address, len), 0);
+	ck_assert_int_eq(getsockname(*kept, (struct sockaddr *)&address, &len), 0);
 	return ntohs(address.sin_port);
 }
 
@@ -48,8 +50,8 @@ void real_init(struct real *s)
 	snprintf(s->folder, sizeof(s->folder), "/tmp/kvt-redis-XXXXXX");
 	ck_assert_ptr_nonnull(mkdtemp(s->folder));
 	snprintf(s->socket, sizeof(s->socket), "%s/socket", s->folder);
-	s->port = free_port();
-	s->tls_port = free_port();
+	s->port = keep_port(&s->kept[0]);
+	s->tls_port = keep_port(&s->kept[1]);
 }
 
 static void run(const char *folder, const char *command)
@@ -184,6 +186,8 @@ void real_finish(struct real *s)
 	char command[128];
 
 	real_stop(s);
+	close(s->kept[0]);
+	close(s->kept[1]);
 	snprintf(command, sizeof(command), "rm -rf %s", s->folder);
 	if (system(command) != 0)
 		ck_abort_msg("cannot remove %s", s->folder);

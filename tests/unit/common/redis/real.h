@@ -13,6 +13,7 @@ struct real {
 	char socket[96]; /* its Unix socket */
 	uint16_t port;   /* plain; 0: not listened to */
 	uint16_t tls_port;
+	int kept[2]; /* sockets that keep both ports */
 	pid_t pid;
 	char arguments[1024]; /* further ones, between spaces */
 };
@@ -20,7 +21,7 @@ struct real {
 /* Is there a redis-server on this machine, one that knows TLS? */
 bool real_exists(void);
 
-void real_init(struct real *s);         /* makes the folder and chooses ports */
+void real_init(struct real *s);         /* makes the folder and takes ports */
 void real_certificates(struct real *s); /* in folder: ca.pem, other.pem, server.pem (localhost and
 					 * 127.0.0.2), elsewhere.pem, client.pem, each with its .key */
 void real_start(struct real *s, bool tls); /* returns when it listens */

@@ -12,6 +12,7 @@ static struct kvw_server server;
 static struct kvw_server_loop loop;
 static _Thread_local bool slow;
 static _Atomic uint32_t begun, good, delivered;
+static _Atomic bool joined;
 
 ssize_t __real_write(int fd, const void *data, size_t len);
 ssize_t __wrap_write(int fd, const void *data, size_t len);
@@ -22,7 +23,9 @@ ssize_t __wrap_write(int fd, const void *data, size_t len)
 
 	if (slow) {
 		begun++;
-		usleep(500000);
+		while (!joined)
+			usleep(1000);
+		usleep(200000); /* what frees the loop has to wait for this thread */
 	}
 	n = __real_write(fd, data, len);
 	good += slow && n == (ssize_t)len;
@@ -65,6 +68,7 @@ START_TEST(a_loop_does_not_end_under_a_thread_that_wakes_it)
 	kvw_server_loop_join(&loop);
 	ck_assert_uint_eq(delivered, 1);
 	ck_assert_uint_eq(good, 0);
+	joined = true;
 	kvw_server_loop_finish(&loop);
 	pthread_join(poster, NULL);
 	ck_assert_uint_eq(good, 1); /* its descriptor was still there */

@@ -291,13 +291,16 @@ static void *read_on(void *arg)
 {
 	struct reader *reader = arg;
 	struct kvw_trace_story story;
+	bool over;
 
-	while (!atomic_load(&reader->over))
+	do { /* at least once after the last was written */
+		over = atomic_load(&reader->over);
 		for (size_t i = 0; i < kvw_trace_records(reader->trace); i++)
 			if (kvw_trace_read(reader->trace, 0, i, &story)) {
 				reader->seen++;
 				reader->wrong += !is_whole(&story);
 			}
+	} while (!over);
 	return NULL;
 }
 

@@ -395,7 +395,7 @@ START_TEST(a_forgotten_job_fills_the_cache)
 	t.manner[0] = GOOD;
 	(void)submit("{\"b\":1}", &ask);
 	await(&t.answers, 1); /* of the second alone */
-	for (int i = 0; i < 1000 && inflight() > 0; i++) {
+	for (int i = 0; i < 20000 && inflight() > 0; i++) {
 		event_base_loop(t.base, EVLOOP_NONBLOCK);
 		kvw_tokens_box_read(t.box);
 		poll(NULL, 0, 1);
