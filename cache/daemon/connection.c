@@ -104,9 +104,9 @@ static void closed(struct kvw_conn *base)
 	kvt_conn_abort_put(conn);
 	if (!base->until_read)
 		return;
+	kvt_meter_add(meters_of(base), KVT_COUNT_LEASES_UNREAD, 1);
 	(void)!kvt_object_release(
 		kvt_conn_loop(conn)->server->objects, kvw_slice_of(conn->lease_id));
-	kvt_meter_add(meters_of(base), KVT_COUNT_LEASES_UNREAD, 1);
 }
 
 static const struct kvw_clients_ops ops = {

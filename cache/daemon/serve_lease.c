@@ -115,8 +115,8 @@ static void give_back(struct kvt_loop *loop, const struct lease_wait *w)
 {
 	if (w->id[0] == '\0')
 		return;
-	(void)!kvt_object_release(loop->server->objects, kvw_slice_of(w->id));
 	kvt_meter_add(&loop->meters, KVT_COUNT_LEASES_UNREAD, 1);
+	(void)!kvt_object_release(loop->server->objects, kvw_slice_of(w->id));
 }
 
 static void finish(struct kvt_conn *conn, struct lease_wait *w)

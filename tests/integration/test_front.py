@@ -10,7 +10,7 @@ import pytest
 from rig.client import CHAT, chat_body
 from rig.router import PROGRAM
 from rig.tls import Authority, client_context
-from rig.wait import until
+from rig.wait import PATIENCE, until
 
 SIGNATURE = b"\r\n\r\n\0\r\nQUIT\n"
 BODY = json.dumps(chat_body()).encode()
@@ -113,7 +113,7 @@ def test_the_header_names_the_client(stage):
 
 
 def test_required(stage):
-    made = stage({**HERE, "proxies.protocol": "require", "timeouts.head": "300ms"})
+    made = stage({**HERE, "proxies.protocol": "require", "timeouts.head": f"{300 * PATIENCE:.0f}ms"})
     assert made.talk(v2()) == 200
     assert made.talk() == 0
     assert made.refused() == 1

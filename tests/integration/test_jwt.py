@@ -247,10 +247,11 @@ def test_keys_are_rotated_under_load(issuer, pair):
     _, router = pair(config=issuer.config(refresh="1h"))
     until(lambda: router.metric("kvway_jwt_keys") == 1)
     tokens, stop, failures, later = [issuer.first.token()], threading.Event(), [], []
+    asking = [None] * 4  # the token of each client's latest request
 
-    def client():
+    def client(number):
         while not stop.is_set():
-            token = tokens[-1]
+            token = asking[number] = tokens[-1]
             answer = send(router, token)
             if answer.status == 503 and answer.headers.get("retry-after") == "1":
                 later.append(token)
@@ -258,7 +259,7 @@ def test_keys_are_rotated_under_load(issuer, pair):
             elif answer.status != 200:
                 failures.append(answer)
 
-    threads = [threading.Thread(target=client) for _ in range(4)]
+    threads = [threading.Thread(target=client, args=(number,)) for number in range(4)]
     for thread in threads:
         thread.start()
     try:
@@ -266,6 +267,7 @@ def test_keys_are_rotated_under_load(issuer, pair):
         issuer.show(issuer.first, issuer.second)
         tokens.append(issuer.second.token())
         until(lambda: router.metric("kvway_jwt_keys") == 2)
+        until(lambda: set(asking) == {tokens[1]}, what="no request with the first token under way")
         issuer.show(issuer.second)
         assert ask(router.admin_port, "POST", "/reload").status == 200
         until(lambda: router.metric("kvway_jwt_keys") == 1)

@@ -10,7 +10,7 @@ import pytest
 from rig.client import CHAT, ask, chat_body
 from rig.kubernetes import Api, pod_of, set_ready, slice_of
 from rig.tls import Authority, server_context
-from rig.wait import stays, until
+from rig.wait import PATIENCE, stays, until
 
 LONG = bool(os.environ.get("KVW_LONG"))
 QUIET_S = 2.0 if LONG else 10.0  # within which the fleet is right when nothing changes; a busy machine takes longer
@@ -240,11 +240,11 @@ def test_a_watch_that_is_cut_in_the_middle_of_a_line(api, found):
 def test_a_silent_watch_is_given_up(api, found):
     """A watch that says nothing for hours while the health page is green."""
     api.pod("a", ip(1))
-    router = found(api, watch_idle="1s")
+    router = found(api, watch_idle=f"{1000 * PATIENCE:.0f}ms")
     right(router, api)
     until(lambda: api.watches)  # begins only after the list
     watches = api.watches
-    stays(lambda: api.watches == watches, 1.3, "bookmarks keep the watch")
+    stays(lambda: api.watches == watches, 1.3 * PATIENCE, "bookmarks keep the watch")
     api.silent = True
     api.pod("b", ip(2))
     until(lambda: errors(router, "idle") >= 1, 5)
@@ -344,7 +344,7 @@ def test_an_api_server_that_is_gone_and_comes_back_with_another_state(api, found
     until(lambda: "discovery_unreadable_s" not in health(router))
     until(lambda: router.ask("POST", CHAT, body=chat_body()).status == 200)
     assert "can be read again" in router.log()
-    assert router.metric("kvway_discovery_failing_seconds", pool="0") == 0
+    until(lambda: router.metric("kvway_discovery_failing_seconds", pool="0") == 0)
     api.pod("c", ip(3))
     right(router, api)
 

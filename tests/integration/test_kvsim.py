@@ -16,7 +16,7 @@ import pytest
 
 from rig.client import CHAT, COMPLETIONS, Client, ask, chat_body
 from rig.sim import PROGRAM, Sim
-from rig.wait import until
+from rig.wait import PATIENCE, until
 from rig.wire import Closed
 
 
@@ -45,7 +45,7 @@ def prompt(text, tokens=4, **more):
 
 
 def test_a_connection_serves_many_requests_and_is_closed_when_idle(sim):
-    worker = sim("--keepalive-s", "0.3")
+    worker = sim("--keepalive-s", f"{0.3 * PATIENCE:g}")
     with Client(worker.port) as client:
         for _ in range(5):
             assert client.ask("POST", COMPLETIONS, body=prompt("Hello")).status == 200
@@ -426,8 +426,12 @@ def test_an_answer_that_is_cut(sim, spec):
 def test_an_answer_that_stops(sim, spec, least):
     worker = sim()
     with faulty(worker, spec, stream=True) as client:
-        client.sock.settimeout(0.3)
         got = b""
+        while got.count(b"HTTP/1.1 200") + got.count(b"data: ") < least:
+            data = client.sock.recv(65536)
+            assert data, got
+            got += data
+        client.sock.settimeout(0.3)
         with pytest.raises((socket.timeout, TimeoutError)):
             while data := client.sock.recv(65536):
                 got += data

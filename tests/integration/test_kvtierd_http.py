@@ -267,7 +267,7 @@ def test_a_bucket_stays_within_its_limit(kvtierd):
 def test_metrics_health_readiness(kvtierd):
     daemon = kvtierd()
     daemon.ask("PUT", "/v1/kv/b/k", body=b"x" * 1000)
-    daemon.ask("POST", "/v1/kv/b/k/leases", body=b"")
+    daemon.ask("POST", "/v1/kv/b/k/leases?ttl_s=60", body=b"")
     daemon.ask("GET", "/nowhere")
     assert daemon.metric("kvtierd_requests_total", route="put", code="200") == 1
     assert daemon.metric("kvtierd_requests_total", route="other", code="404") == 1

@@ -56,7 +56,7 @@ def test_stream_that_stalls_after_a_slow_client_caught_up_is_timed_out(pair):
             settle(0.003)
         ex.gone(20 * PATIENCE)
 
-    worker, router = pair(stalls_in_the_pause, {"timeouts.stream_idle": "700ms", "loops": 1})
+    worker, router = pair(stalls_in_the_pause, {"timeouts.stream_idle": f"{700 * PATIENCE:.0f}ms", "loops": 1})
     with Client(router.port, receive_buffer=4096) as client:
         client.send_request("POST", CHAT, body=chat_body(stream=True))
         until(lambda: router.metric("kvway_backpressure_pauses_total") > 0, 20, "pause")

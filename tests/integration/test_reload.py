@@ -169,9 +169,11 @@ def test_all_workers_change_at_once(workers, kvway):
     file = File(router)
 
     def served():
-        """A request waits a second for the models of new workers; a sanitizer's build may need longer to read them."""
+        """A request waits a second for the models of new workers; a busy machine may need longer to read them."""
+        begun = time.monotonic()
         answer = router.ask("POST", CHAT, body=chat_body())
-        late = SANITIZED and answer.status == 503 and b"not known yet" in answer.body
+        waited = time.monotonic() - begun >= 1
+        late = waited and answer.status == 503 and b"not known yet" in answer.body
         assert answer.status == 200 or late, answer
         return not late
 

@@ -9,7 +9,7 @@ from rig.wait import until
 from rig.wire import Closed
 from rig.worker import answer
 
-SHARE = {"replicas.interval": "20ms", "replicas.life": "500ms"}
+SHARE = {"replicas.interval": "20ms", "replicas.life": "1s"}
 
 
 def replicas(kvway, workers, redis, count, **more):
@@ -92,7 +92,7 @@ class Balanced(Flood):
 def test_replicas_hear_each_other_and_forget_the_dead(kvway, workers, redis):
     routers = replicas(kvway, workers(2), redis, 3)
     settle(routers)
-    assert all(r.metric("kvway_replicas_age_seconds") < 0.5 for r in routers)
+    assert all(r.metric("kvway_replicas_age_seconds") < 1 for r in routers)
     assert routers[0].ask("GET", "/health").json()["replicas"] == 2
     killed(routers[2])
     settle(routers[:2], 1)

@@ -99,7 +99,7 @@ START_TEST(slow_clients_are_given_up)
 	struct scene s;
 	int head, body, idle, drain, fd;
 
-	scene_init(&s, "limits: {idle_time: 300ms, head_time: 300ms, body_time: 300ms}");
+	scene_init(&s, "limits: {idle_time: 3s, head_time: 3s, body_time: 3s}");
 	head = dial(kvt_server_listen(s.server));
 	say(head, "GET /health HT");
 	body = dial(kvt_server_listen(s.server));
@@ -131,14 +131,14 @@ START_TEST(a_body_that_comes_in_lumps_is_in_time)
 	struct scene s;
 	int fd;
 
-	scene_init(&s, "limits: {body_time: 300ms, body_rate: 10KiB}");
+	scene_init(&s, "limits: {body_time: 3s, body_rate: 10KiB}");
 	fd = dial(kvt_server_listen(s.server));
 	put_head(fd, "/v1/kv/b/k", 600000);
 	say_bytes(fd, bytes, 1000);
 	UNTIL(fake_puts(s.objects) == 1);
 	usleep(20000);
 	say_bytes(fd, bytes + 1000, 200000);
-	usleep(500000);
+	usleep(3500000); /* longer than body_time */
 	say_bytes(fd, bytes + 201000, 399000);
 	EXPECT(fd, "200", "Content-Length: 0");
 	close(fd);

@@ -128,7 +128,7 @@ static void tear_down(void)
 }
 
 /* Starts a router that is still reading the tree when this returns: on a busy machine it may have
- * read all of it before anyone could look. */
+ * read all of it before this could look. */
 static void start_reading(struct router *router)
 {
 	for (int tries = 0; tries < 20; tries++) {
@@ -137,7 +137,7 @@ static void start_reading(struct router *router)
 			return;
 		stop(router);
 	}
-	ck_abort_msg("20 times it was read before anyone could look");
+	ck_abort_msg("20 times it was read before this could look");
 }
 
 START_TEST(requests_are_served_while_it_is_recalled)

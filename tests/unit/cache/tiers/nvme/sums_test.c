@@ -409,6 +409,8 @@ START_TEST(helpers_come_when_much_waits)
 		ck_assert(has_thread("kvt-nvme-sum"));
 	ck_assert_uint_eq(store_stats(&s).corrupt, 0);
 	store_finish(&s);
+	for (int i = 0; i < 10000 && has_thread("kvt-nvme-sum"); i++)
+		usleep(1000); /* a joined thread is listed for a moment */
 	ck_assert(!has_thread("kvt-nvme-sum"));
 	kvt_disk_destroy(disk);
 }
