@@ -187,7 +187,7 @@ void kvw_feed_set_coverage(struct kvw_feed *feed, uint32_t worker, enum kvw_repo
 	struct kvw_feed_status *status = status_of(feed, worker, reporter);
 
 	pthread_mutex_lock(&feed->status_lock);
-	/* under the lock: who has seen the coverage reads the text that belongs to it */
+	/* under the lock: what is read after the coverage is the text that belongs to it */
 	kvw_exact_set_coverage(feed->deps.exact, worker, reporter, coverage);
 	status->coverage = coverage;
 	status->sources = sources;
