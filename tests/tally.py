@@ -67,7 +67,7 @@ def why(output):
     """The lines of a failed test's output that name the failure, else its last lines."""
     lines = [line.rstrip() for line in output.splitlines() if line.strip()]
     named = [line for line in lines if NAMES_FAILURE.search(line)]
-    return (named[:WHY_LINES] or lines[-4:]) or ["nothing was printed"]
+    return [line[:300] for line in named[:WHY_LINES] or lines[-4:]] or ["nothing was printed"]
 
 
 def alone(build, name, output, cases):
@@ -146,6 +146,7 @@ def summary(path):
 
 
 if __name__ == "__main__":
+    sys.stdout.reconfigure(errors="backslashreplace")  # what a test printed may be any bytes
     if sys.argv[1] == "--summary":
         sys.exit(summary(sys.argv[2]))
     count(*sys.argv[1:4], *(sys.argv[4:5] or ["testlog"]))

@@ -75,11 +75,11 @@ void kvt_loop_turn_away_take(struct kvw_clients *clients, int fd, enum kvw_refus
 
 	if (why == KVW_REFUSED_LIMIT && take_extra(loop, fd))
 		return;
-	(void)!send(fd, answer, sizeof(answer) - 1, MSG_NOSIGNAL | MSG_DONTWAIT);
-	close(fd);
 	kvt_meter_add(&loop->meters,
 		why == KVW_REFUSED_LIMIT ? KVT_COUNT_REFUSED_CONNECTIONS
 					 : KVT_COUNT_REFUSED_DESCRIPTORS,
 		1);
+	(void)!send(fd, answer, sizeof(answer) - 1, MSG_NOSIGNAL | MSG_DONTWAIT);
+	close(fd);
 	log_refused(loop, why);
 }

@@ -302,7 +302,7 @@ def test_a_master_without_its_last_changes(drives, redis):
 
 
 def test_a_server_that_does_not_answer_makes_no_promise(drives, peer):
-    first, second = drives(0), drives(1)
+    first, second = drives(0, **{"l2.deadline": "300ms"}), drives(1)
     put(first, 1)
     stored(first)
     peer.server.signal(signal.SIGSTOP)
@@ -384,7 +384,8 @@ class History:
 def test_random_histories(drives, peer):
     """Processes are killed, stopped and restarted, the server is slow: each looks at each tenant again and again."""
     rng, history = random.Random(SEED), History()
-    crew = [drives(i) for i in range(3)]
+    ways = {0: {"l2.deadline": "300ms"}, 1: {}, 2: {}}  # the first gives up what takes longer
+    crew = [drives(i, **ways[i]) for i in range(3)]
     end = time.monotonic() + SECONDS
     erases = reads = 0
     while time.monotonic() < end:
@@ -392,7 +393,7 @@ def test_random_histories(drives, peer):
         act = rng.random()
         if act < 0.02:
             crew[number].kill()
-            crew[number] = drives(number)
+            crew[number] = drives(number, **ways[number])
         elif act < 0.04:
             crew[number].signal(signal.SIGSTOP)
             for _ in range(5):

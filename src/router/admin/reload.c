@@ -90,8 +90,8 @@ static void log_lines(const char *text)
 static int refuse_reload(struct kvw_reload *reload, int status, const char *message,
 	const char *mistakes, json_t **answer)
 {
-	atomic_fetch_add(&reload->state.refused, 1);
 	atomic_store(&reload->state.last_refused, true);
+	atomic_fetch_add(&reload->state.refused, 1);
 	kvw_error("config", "reload is refused, nothing has changed why=\"%s\"", message);
 	log_lines(mistakes);
 	*answer = answer_refused(message, mistakes, status);

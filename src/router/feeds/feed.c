@@ -187,7 +187,7 @@ void kvw_feed_set_coverage(struct kvw_feed *feed, uint32_t worker, enum kvw_repo
 	struct kvw_feed_status *status = status_of(feed, worker, reporter);
 
 	pthread_mutex_lock(&feed->status_lock);
-	/* under the lock: what is read after the coverage is the text that belongs to it */
+	/* under the lock, as it is read with its text */
 	kvw_exact_set_coverage(feed->deps.exact, worker, reporter, coverage);
 	status->coverage = coverage;
 	status->sources = sources;
@@ -202,8 +202,8 @@ enum kvw_err kvw_feed_worker_status(struct kvw_feed *feed, uint32_t worker,
 		return KVW_ENOTFOUND;
 	pthread_mutex_lock(&feed->status_lock);
 	*out = *status_of(feed, worker, reporter);
-	pthread_mutex_unlock(&feed->status_lock);
 	out->coverage = kvw_exact_coverage(feed->deps.exact, worker, reporter);
+	pthread_mutex_unlock(&feed->status_lock);
 	return KVW_OK;
 }
 

@@ -445,10 +445,12 @@ void kvw_usage_feed(struct kvw_usage *usage, const char *data, size_t len)
 	if (len == 0)
 		return;
 	if (!usage->begun) {
-		usage->begun = true;
-		usage->in_body = *p == '{';
+		const char *first = skip_space(p, end);
+
+		usage->begun = first < end;
+		usage->in_body = first < end && *first == '{';
 	}
-	if (usage->depth == 0 && !usage->collecting && says_nothing(p, end))
+	if (usage->depth == 0 && !usage->collecting && !usage->in_body && says_nothing(p, end))
 		return;
 	while (p < end) {
 		if (usage->collecting)

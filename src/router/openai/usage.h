@@ -27,8 +27,8 @@ struct kvw_usage {
 	uint32_t cached_tokens; /* valid if cached_known; the answer may not state it */
 	uint32_t completion_tokens;
 	/* private */
-	bool begun;      /* the first byte has been seen */
-	bool in_body;    /* the object that began with the first byte: no event */
+	bool begun;      /* a byte other than white space has been seen */
+	bool in_body;    /* in the object with which the answer begins: no event */
 	bool collecting; /* the window has the beginning of an object */
 	bool in_string, escaped;
 	/* a string that may be a key has just ended: a colon would make it one */

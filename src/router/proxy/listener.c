@@ -61,11 +61,11 @@ static void refuse_connection(struct kvw_acceptor *acceptor, int fd, enum kvw_re
 
 	if (why == KVW_REFUSED_DESCRIPTORS)
 		starved(acceptor);
+	kvw_metrics_add(loop->metrics, KVW_COUNT_CONNECTIONS_REFUSED, 1);
 	if (loop->tls == NULL && why == KVW_REFUSED_DESCRIPTORS)
 		(void)!write(fd, shed, sizeof(shed) - 1);
 	else if (loop->tls == NULL)
 		(void)!write(fd, limited, sizeof(limited) - 1);
-	kvw_metrics_add(loop->metrics, KVW_COUNT_CONNECTIONS_REFUSED, 1);
 	close(fd);
 }
 

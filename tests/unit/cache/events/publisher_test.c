@@ -597,7 +597,7 @@ START_TEST(sleeping_asker_is_given_up)
 	publish_some(700);
 	asleep = socket_to(ZMQ_DEALER, kvt_event_log_replay_address(log_), 1);
 	ask(asleep, 0);
-	for (int i = 0; i < 300; i++) { /* until its queue is full */
+	for (int i = 0; i < 1000; i++) { /* until its queue is full */
 		step();
 		usleep(1000);
 	}
@@ -613,7 +613,7 @@ START_TEST(sleeping_asker_is_given_up)
 		message_free(&m);
 	} while (number + 1 < stats.published_batches);
 
-	for (int i = 0; i < 2000 && stats.replays_given_up == 0; i++) {
+	for (int i = 0; i < 50 && stats.replays_given_up == 0; i++) {
 		world.now_ns += INT64_C(6000000000);
 		step();
 		kvt_event_log_stats(log_, &stats);

@@ -122,6 +122,7 @@ static const struct {
 	 "\"usage\":{\"billed_units\":{\"input_tokens\":12,\"output_tokens\":5},\"tokens\":{\"input_tokens\":12,"
 	 "\"output_tokens\":5}}}}\n\n",
 		12, UNKNOWN, 5},
+	{" \n{\"meta\":{\"billed_units\":{\"input_tokens\":12}}}\n\n", 12, UNKNOWN, UNKNOWN},
 	/* no event has it */
 	{"data: {\"meta\":{\"billed_units\":{\"input_tokens\":12}}}\n\n", UNKNOWN, UNKNOWN, UNKNOWN},
 	{"{\"id\":\"e\"}\n\ndata: {\"meta\":{\"billed_units\":{\"input_tokens\":12}}}\n\n", UNKNOWN, UNKNOWN, UNKNOWN},

@@ -117,6 +117,22 @@ START_TEST(test_kept_lease)
 }
 END_TEST
 
+START_TEST(test_a_kept_lease_goes_back_at_the_end)
+{
+	struct scene s, other;
+
+	open_scene(&s);
+	ck_assert_int_eq(scene_put(&s, 1), KVT_OK);
+	scene_init(&other, &the_daemon);
+	scene_open(&other);
+	ck_assert_uint_eq(scene_probe(&other, 1, 1, NULL), 1);
+	ck_assert_int_eq(the_daemon.live, 1);
+	scene_close(&other); /* half a second is enough for one */
+	ck_assert_int_eq(the_daemon.live, 0);
+	end_scene(&s);
+}
+END_TEST
+
 START_TEST(test_probe_stops)
 {
 	struct scene s, other;
@@ -399,6 +415,7 @@ int main(void)
 	tcase_add_test(all, test_put_and_get);
 	tcase_add_test(all, test_another_process);
 	tcase_add_test(all, test_kept_lease);
+	tcase_add_test(all, test_a_kept_lease_goes_back_at_the_end);
 	tcase_add_test(all, test_probe_stops);
 	tcase_add_test(all, test_erase);
 	tcase_add_test(all, test_generations);
