@@ -32,7 +32,8 @@ usual one once those have ended; fuzzing runs, at a lower priority, during the t
 build.
 
 No test is tried twice. Above the last line stands, for each test that failed, the command that runs it
-alone and, if it started processes, the folder in /tmp where their logs and configurations are left.
+alone, the folder in /tmp where the logs and configurations of its processes are left, and the lines of
+its output that name the failure.
 
 The last line is `N passed, M failed` or `N passed, M failed, K skipped`; the exit status is 0
 when nothing failed. Opt-in tests with real engines: tests/engine/README.md.

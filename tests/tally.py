@@ -2,7 +2,7 @@
 """Counts what ran: reads the results that meson and pytest leave behind.
 
     tally.py LABEL SECONDS BUILD_DIR [LOGBASE]    rows, appended to stdout
-    tally.py --summary FILE                       the table of all rows, how each failed test runs alone, the closing line
+    tally.py --summary FILE                       the table of all rows, failed tests with their reasons, the closing line
 
 A row is `label passed failed skipped seconds`, separated by tabs; for a test that failed also `alone COMMAND` and rows `why
 LINE`, the lines of its output that name the failure. A meson test that is a pytest file counts as its cases when pytest
