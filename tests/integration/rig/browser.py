@@ -12,6 +12,7 @@ import shutil
 import signal
 import time
 
+from rig import interfaces
 from rig.wait import PATIENCE, until
 
 NAMES = ("chromium-headless-shell", "chromium", "chromium-browser")
@@ -37,6 +38,7 @@ class Browser:
     """One tab."""
 
     def __init__(self, directory):
+        self.interfaces = interfaces.hold(change=False)
         (to_read, self.to), (self.back, to_write) = os.pipe(), os.pipe()
         high = [fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 20) for fd in (to_read, to_write)]
         log = os.open(directory / "chromium.log", os.O_CREAT | os.O_WRONLY)
@@ -122,6 +124,7 @@ class Browser:
         os.waitpid(self.pid, 0)
         os.close(self.to)
         os.close(self.back)
+        os.close(self.interfaces)
 
 
 KEYS = {"Tab": 9, "Enter": 13}

@@ -6,6 +6,8 @@ import shutil
 import subprocess
 import threading
 
+from rig import interfaces
+
 CLONE_NEWNET = 0x40000000
 
 
@@ -20,6 +22,7 @@ class Cable:
         self.there = f"10.213.{third}.{4 * fourth + 2}"
         self.end = f"{self.name}b"
         self.made = False
+        self.interfaces = None
 
     def make(self):
         """None, or why there can be none."""
@@ -27,9 +30,10 @@ class Cable:
             return "needs root"
         if shutil.which("ip") is None:
             return "needs the program ip"
+        self.interfaces = interfaces.hold(change=True)
+        self.made = True
         try:
             self._ip("netns", "add", self.name)
-            self.made = True
             self._ip("link", "add", f"{self.name}a", "type", "veth", "peer", "name", self.end, "netns", self.name)
             self._ip("addr", "add", f"{self.here}/30", "dev", f"{self.name}a")
             self._ip("link", "set", f"{self.name}a", "up")
@@ -51,6 +55,7 @@ class Cable:
         if self.made:
             for what in (("link", "del", f"{self.name}a"), ("netns", "del", self.name)):
                 subprocess.run(["ip", *what], check=False, capture_output=True, timeout=10)
+            os.close(self.interfaces)
         self.made = False
 
     def call(self, function):
