@@ -118,7 +118,7 @@ static void *run_looker(void *arg)
 	struct looker *looker = arg;
 	struct shared *shared = looker->shared;
 
-	while (!atomic_load(&shared->stop)) {
+	while (!atomic_load(&shared->stop) || looker->looks <= 1000) {
 		for (unsigned i = 0; i < GROUPS * KEEP; i++) {
 			const struct key *key = &shared->keep[i];
 			uint32_t node = find(&shared->table, key);

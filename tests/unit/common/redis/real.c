@@ -4,7 +4,6 @@
  */
 #include "real.h"
 
-#include <arpa/inet.h>
 #include <check.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -18,6 +17,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "tests/unit/port.h"
+
 #define ARGUMENTS 64
 #define PATIENCE  20000 /* waits of a millisecond */
 
@@ -25,23 +26,6 @@ bool real_exists(void)
 {
 	return system("redis-server --version >/dev/null 2>&1 && openssl version >/dev/null "
 		      "2>&1") == 0;
-}
-
-/* Returns a free port. The socket in *kept is bound to it without listening, so that the kernel gives
- * it to no other program, while the server, which sets SO_REUSEADDR, may listen. */
-static uint16_t keep_port(int *kept)
-{
-	struct sockaddr_in address = {
-		.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_ANY)};
-	socklen_t len = sizeof(address);
-	int on = 1;
-
-	*kept = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-	ck_assert_int_ge(*kept, 0);
-	ck_assert_int_eq(setsockopt(*kept, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)), 0);
-	ck_assert_int_eq(bind(*kept, (struct sockaddr *)&address, len), 0);
-	ck_assert_int_eq(getsockname(*kept, (struct sockaddr *)&address, &len), 0);
-	return ntohs(address.sin_port);
 }
 
 void real_init(struct real *s)

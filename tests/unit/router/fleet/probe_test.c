@@ -17,6 +17,7 @@
 
 #include "base/clock.h"
 #include "fleet/probe.h"
+#include "tests/unit/port.h"
 #include "tests/unit/suite.h"
 
 /* --- the fleet as a recorder --- */
@@ -126,7 +127,7 @@ void kvw_fleet_set_stall(
 static struct {
 	struct event_base *base;
 	struct evhttp *http;
-	struct evhttp_bound_socket *bound;
+	int kept; /* holds the port while the server does not listen */
 	uint16_t port;
 	size_t health_asked, models_asked, metrics_asked, unexpected;
 	int health_status;
@@ -206,18 +207,12 @@ static void on_unexpected(struct evhttp_request *request, void *arg)
 
 static void server_open(void)
 {
-	struct sockaddr_in bound;
-	socklen_t len = sizeof(bound);
-
 	server.http = evhttp_new(server.base);
 	evhttp_set_cb(server.http, "/up/health", on_health, NULL);
 	evhttp_set_cb(server.http, "/up/v1/models", on_models, NULL);
 	evhttp_set_cb(server.http, "/up/metrics", on_metrics, NULL);
 	evhttp_set_gencb(server.http, on_unexpected, NULL);
-	server.bound = evhttp_bind_socket_with_handle(server.http, "127.0.0.1", server.port);
-	ck_assert_ptr_nonnull(server.bound);
-	getsockname(evhttp_bound_socket_get_fd(server.bound), (struct sockaddr *)&bound, &len);
-	server.port = ntohs(bound.sin_port);
+	ck_assert_int_eq(evhttp_bind_socket(server.http, "127.0.0.1", server.port), 0);
 }
 
 static void server_close(void)
@@ -244,6 +239,7 @@ static void setup(void)
 	server.base = event_base_new();
 	server.health_status = 200;
 	server.started_s = 1000.5;
+	server.port = keep_port(&server.kept);
 	server_open();
 	config.health_interval_ms = 60;
 	config.health_timeout_ms = 20000;
@@ -277,6 +273,7 @@ static void teardown(void)
 	kvw_prober_destroy(prober);
 	if (server.http != NULL)
 		server_close();
+	close(server.kept);
 	event_base_free(server.base);
 }
 

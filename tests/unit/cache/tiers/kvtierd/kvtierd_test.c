@@ -2,6 +2,7 @@
  * kvtierd_test.c - the tiered-storage tier and a daemon that works.
  */
 #include <check.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -90,6 +91,7 @@ END_TEST
 START_TEST(test_kept_lease)
 {
 	struct scene s, other;
+	bool kept = false;
 	int leases;
 
 	open_scene(&s);
@@ -97,11 +99,16 @@ START_TEST(test_kept_lease)
 		ck_assert_int_eq(scene_put(&s, n), KVT_OK);
 	scene_init(&other, &the_daemon);
 	scene_open(&other);
-	ck_assert_uint_eq(scene_probe(&other, 1, 4, NULL), 4);
-	leases = the_daemon.leases;
-	for (uint64_t n = 1; n <= 4; n++)
-		ck_assert_int_eq(scene_get(&other, n), KVT_OK);
-	ck_assert_int_eq(the_daemon.leases, leases);
+	for (int i = 0; i < 20 && !kept; i++) {
+		ck_assert_uint_eq(scene_probe(&other, 1, 4, NULL), 4);
+		leases = the_daemon.leases;
+		for (uint64_t n = 1; n <= 4; n++)
+			ck_assert_int_eq(scene_get(&other, n), KVT_OK);
+		kept = the_daemon.leases == leases; /* unless a second passed */
+		if (!kept)
+			give_back_all(&other);
+	}
+	ck_assert(kept);
 	ck_assert_int_eq(scene_get(&other, 1), KVT_OK); /* used up */
 	ck_assert_int_eq(the_daemon.leases, leases + 1);
 	scene_wait_leases(&other, 0);
@@ -117,19 +124,29 @@ START_TEST(test_kept_lease)
 }
 END_TEST
 
+/* Its way back has half a second; the machine may take that time away, hence more than one try. */
 START_TEST(test_a_kept_lease_goes_back_at_the_end)
 {
 	struct scene s, other;
+	bool back = false;
 
-	open_scene(&s);
-	ck_assert_int_eq(scene_put(&s, 1), KVT_OK);
-	scene_init(&other, &the_daemon);
-	scene_open(&other);
-	ck_assert_uint_eq(scene_probe(&other, 1, 1, NULL), 1);
-	ck_assert_int_eq(the_daemon.live, 1);
-	scene_close(&other); /* half a second is enough for one */
-	ck_assert_int_eq(the_daemon.live, 0);
-	end_scene(&s);
+	for (int i = 0; i < 20 && !back; i++) {
+		open_scene(&s);
+		ck_assert_int_eq(scene_put(&s, 1), KVT_OK);
+		scene_init(&other, &the_daemon);
+		scene_open(&other);
+		ck_assert_uint_eq(scene_probe(&other, 1, 1, NULL), 1);
+		ck_assert_int_eq(the_daemon.live, 1);
+		scene_close(&other);
+		back = the_daemon.live == 0;
+		if (back) {
+			end_scene(&s);
+		} else {
+			scene_close(&s);
+			fake_stop(&the_daemon);
+		}
+	}
+	ck_assert(back);
 }
 END_TEST
 
@@ -165,6 +182,7 @@ START_TEST(test_erase)
 	scene_open(&other);
 	for (int can = 0; can <= 2; can++) {
 		atomic_store(&the_daemon.faults.can_delete, can);
+		scene_wait_leases(&s, INT_MAX);
 		scene_close(&s); /* forgets what this daemon can */
 		scene_open(&s);
 		ck_assert_int_eq(scene_put(&s, 1), KVT_OK);
@@ -180,6 +198,7 @@ START_TEST(test_erase)
 		ck_assert_int_eq(scene_get(&s, 1), KVT_OK);
 	}
 	ck_assert_uint_eq(scene_stats(&s).corrupt, 0);
+	scene_wait_leases(&other, INT_MAX);
 	scene_close(&other);
 	end_scene(&s);
 }
@@ -280,6 +299,7 @@ START_TEST(test_two_begin)
 	ck_assert_int_eq(scene_get(&other, 3), KVT_OK);
 	ck_assert_int_eq(scene_put(&other, 4), KVT_OK);
 	ck_assert_int_eq(scene_get(&s, 4), KVT_OK);
+	scene_wait_leases(&other, INT_MAX);
 	scene_close(&other);
 	end_scene(&s);
 }
