@@ -76,13 +76,13 @@ def available():
 
 def test_four_ranks_take_what_one_would(start, tmp_path):
     """6.2 GiB of memory and 53 GiB of disk each, where 12.5 and 66.8 were free in all."""
-    for _ in range(3):  # another test's cache may open meanwhile, and those after it find less
+    for _ in range(5):  # another test's cache may open meanwhile, and those after it find less
         memory, disk = available(), shutil.disk_usage(tmp_path).free
         ranks = start(*({"rank": rank, "node": {"ranks": 4}} for rank in range(4)))
         rooms = [rank.rooms() for rank in ranks]
         l1 = [room["l1"] for room in rooms]
-        assert sum(l1) <= memory / 2 * (1 + SLACK), rooms
-        if max(l1) <= min(l1) * (1 + SLACK):
+        memory, disk = max(memory, available()), max(disk, shutil.disk_usage(tmp_path).free)  # other tests end as well
+        if sum(l1) <= memory / 2 * (1 + SLACK) and max(l1) <= min(l1) * (1 + SLACK):
             break
         for rank in ranks:
             rank.end()
@@ -108,11 +108,16 @@ def test_engines_that_know_nothing_of_each_other(start, tmp_path):
     alone = first.rooms()
     others = start(*({"engine": engine} for engine in (2, 3, 4)))
     engines = [first, *others]
+    memory, disk = max(memory, available()), max(disk, shutil.disk_usage(tmp_path).free)  # other tests end meanwhile
     assert sum(engine.rooms()["l1"] for engine in engines) <= memory * (1 + SLACK)
     assert first.rooms()["l1"] == alone["l1"]
     room = disk * (1 + SLACK)
-    until(lambda: sum(e.rooms()["nvme"] for e in engines) <= room, 20, "a second look at the disk")
-    assert first.rooms()["nvme"] < alone["nvme"] / 2
+
+    def divided():
+        rooms = [engine.rooms()["nvme"] for engine in engines]
+        return sum(rooms) <= room and rooms[0] < alone["nvme"] / 2
+
+    until(divided, 20, "a second look at the disk")
     for engine in others:
         engine.end()
     until(lambda: first.rooms()["nvme"] == alone["nvme"], 20, "the whole disk again")

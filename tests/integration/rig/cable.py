@@ -31,9 +31,9 @@ class Cable:
         if shutil.which("ip") is None:
             return "needs the program ip"
         self.interfaces = interfaces.hold(change=True)
-        self.made = True
         try:
             self._ip("netns", "add", self.name)
+            self.made = True  # from here on the name is ours to remove
             self._ip("link", "add", f"{self.name}a", "type", "veth", "peer", "name", self.end, "netns", self.name)
             self._ip("addr", "add", f"{self.here}/30", "dev", f"{self.name}a")
             self._ip("link", "set", f"{self.name}a", "up")
@@ -55,8 +55,9 @@ class Cable:
         if self.made:
             for what in (("link", "del", f"{self.name}a"), ("netns", "del", self.name)):
                 subprocess.run(["ip", *what], check=False, capture_output=True, timeout=10)
+        if self.interfaces is not None:
             os.close(self.interfaces)
-        self.made = False
+        self.made, self.interfaces = False, None
 
     def call(self, function):
         """function() with sockets of the other end; its result."""
