@@ -73,6 +73,10 @@ suites=${only:-lint unit integration asan tsan fuzz}
 wanted() { [[ " $suites " == *" $1 "* ]]; }
 
 deploy/packages.sh build test || exit 1
+getent ahosts localhost >/dev/null || {
+	echo "tests/run.sh: the name localhost has no address here, expected a line '127.0.0.1 localhost' in /etc/hosts" >&2
+	exit 1
+}
 
 rows=$(mktemp)
 ahead=   # process that compiles for a later suite
